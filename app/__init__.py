@@ -1,0 +1,1 @@
+"""The app: a relay that remembers. Routes, hub, reducer and page; imports no torch."""

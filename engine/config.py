@@ -1,0 +1,81 @@
+"""EngineConfig: what one engine was asked to do, one field per flag, vLLM's flag names.
+
+Invariant: a constructed config is valid by itself. What depends on the model (head counts, the context
+it was trained for) or on the machine (memory) is settled once at load by `resolve`, which returns a
+config without `None`s.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from engine.errors import ConfigError
+
+DEFAULT_MODEL = "smollm2-135m-instruct"
+"""The embedded model: SmolLM2-135M-Instruct, fetched from the package index on first start."""
+
+MAX_BLOCK_SIZE = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """One engine's settings. `None` means "decide at load"; see `resolve`."""
+
+    model: str = DEFAULT_MODEL
+    load_format: str = "auto"  # auto | safetensors | gguf | dummy
+    device: str = "auto"  # auto | cpu | cuda
+    dtype: str = "auto"  # auto | float32 | bfloat16 | float16
+    max_model_len: int | None = None  # tokens of one request, prompt and output together
+    block_size: int = 16  # tokens per KV block
+    num_blocks: int | None = None
+    kv_cache_memory_bytes: int | None = None
+    gpu_memory_utilization: float = 0.9
+    max_num_seqs: int = 8  # rows of the batch: the slots on the page
+    max_num_batched_tokens: int = 256  # the token budget of one step
+    max_queue: int = 256  # waiting requests; one more is answered 429
+    enable_prefix_caching: bool = True
+    enable_chunked_prefill: bool = True
+    watermark: float = 0.01  # share of the pool kept free at admission
+    seed: int = 0
+    start_paused: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("max_model_len", "num_blocks", "kv_cache_memory_bytes"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{flag(name)} is {value}; it must be at least 1, or left out to be chosen.")
+        for name in ("max_num_seqs", "max_num_batched_tokens", "max_queue"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{flag(name)} is {getattr(self, name)}; it must be at least 1.")
+        if not 1 <= self.block_size <= MAX_BLOCK_SIZE:
+            raise ConfigError(f"--block-size is {self.block_size}; it must be between 1 and {MAX_BLOCK_SIZE} tokens.")
+        if not 0.0 <= self.watermark < 0.5:
+            raise ConfigError(f"--watermark is {self.watermark}; it must be at least 0 and below 0.5.")
+        if not 0.0 < self.gpu_memory_utilization <= 1.0:
+            raise ConfigError(
+                f"--gpu-memory-utilization is {self.gpu_memory_utilization}; it must be above 0 and at most 1."
+            )
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise ConfigError(
+                f"--max-num-batched-tokens is {self.max_num_batched_tokens}, below --max-num-seqs {self.max_num_seqs}: "
+                "a full batch could not decode one token each. Raise the first or lower the second."
+            )
+        self._check_unchunked()
+
+    def _check_unchunked(self) -> None:
+        limit = self.max_model_len
+        if not self.enable_chunked_prefill and limit is not None and self.max_num_batched_tokens < limit:
+            raise ConfigError(
+                f"--no-enable-chunked-prefill needs --max-num-batched-tokens ({self.max_num_batched_tokens}) of at least "
+                f"--max-model-len ({limit}): a whole prompt must fit one step. Raise the first or lower the second."
+            )
+
+    def resolve(self, *, max_model_len: int, num_blocks: int) -> EngineConfig:
+        """Return this config with the two values that only the loaded model and the machine could settle."""
+        return dataclasses.replace(self, max_model_len=max_model_len, num_blocks=num_blocks)
+
+
+def flag(name: str) -> str:
+    """The command-line spelling of a field's name."""
+    return "--" + name.replace("_", "-")

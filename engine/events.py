@@ -1,0 +1,379 @@
+"""The wire schema, in one place: what an engine says about itself.
+
+Contract. Every event carries `kind`, `engine`, `epoch` (random per engine start), `seq` (+1 per event, no gaps
+within an epoch) and `t` (microseconds since the engine's start, monotonic). `key` and `gap` consume no number:
+their `seq` is that of the last event they cover. Numbers stay below 2**53; hashes are hex strings; no NaN or
+Infinity; undefined is None. Unknown fields are to be ignored by readers. No torch, no msgspec here: the publisher
+encodes these dataclasses as they are.
+
+Order inside one step: `request` preempted…, admitted or resumed…, then the `step`, then first_token… and
+finished…. So when `step` is folded the tables of its victims are gone and its rows are running, and a
+finished request still holds its table until its own event drops it.
+
+Times (`*_us`) are microseconds; the ones that name a moment (`arrival_us`, `start_us`, `accepted_us` …) count from
+the engine's start, the others are durations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+SCHEMA_VERSION = 1
+FINISHED_KEPT = 32  # finished requests that the state keeps; both the engine and every fold apply it
+NUM_VICTIMS = 8  # next eviction candidates named by each step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """The header of every public event."""
+
+    engine: str
+    epoch: str
+    seq: int
+    t: int
+
+
+# -- life of the engine ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load(Event):
+    """Before `hello`: what start-up is doing. `total` 0 means the length is unknown."""
+
+    phase: str  # "download" | "convert" | "read" | "warm up"
+    done: int
+    total: int
+    unit: str  # "bytes" | "tensors" | "steps"
+    kind: str = "load"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFacts:
+    name: str  # the served name, which `model` in a request must equal (or "default")
+    architecture: str
+    num_layers: int
+    num_attention_heads: int
+    num_kv_heads: int
+    head_dim: int
+    hidden_size: int
+    vocab_size: int
+    num_parameters: int
+    weight_bytes: int
+    dtype: str
+    max_position_embeddings: int
+    has_chat_template: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceFacts:
+    type: str  # "cpu" | "cuda" | "scripted"
+    name: str
+    num_threads: int
+    total_bytes: int | None
+    peak_flops: float | None = None  # measured roof, FLOP/s
+    peak_bytes_per_s: float | None = None  # measured roof
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryFacts:
+    """The sizing sum, in bytes; `sum_text` is the same sum as a sentence, as printed at start."""
+
+    weights: int
+    kv_pool: int
+    bytes_per_token: int
+    bytes_per_block: int
+    available: int | None
+    sum_text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello(Event):
+    """The engine is loaded and serves. A new epoch always begins with it (after any `load`)."""
+
+    v: int
+    config: dict[str, Any]  # EngineConfig, resolved
+    model: ModelFacts
+    device: DeviceFacts
+    memory: MemoryFacts
+    num_blocks: int
+    block_size: int
+    clock_unix_us: int  # wall clock at t = 0, for display only
+    redaction: str  # "own" | "all": who may read text
+    hash_salt: str  # "fixed" | "random"
+    disabled: list[dict[str, str]] = field(default_factory=list)  # {"feature", "reason"}: switched off by the engine
+    simulated: bool = False
+    kind: str = "hello"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key(Event):
+    """The whole state after event `seq`; see app/state.py for its shape. Consumes no number."""
+
+    state: dict[str, Any]
+    kind: str = "key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap(Event):
+    """Events `first` to `last` were dropped (the ring was full); a `key` follows. Consumes no number."""
+
+    first: int
+    last: int
+    kind: str = "gap"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat(Event):
+    """Once a second while no step runs: the engine is alive. `step_age_us` is None before the first step."""
+
+    step_age_us: int | None
+    kind: str = "beat"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bye(Event):
+    """The engine left. `origin` is "engine" when it said so itself, "hub" when the hub lost it."""
+
+    reason: str
+    origin: str
+    kind: str = "bye"
+
+
+# -- one step ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRow:
+    """One scheduled request in one step."""
+
+    request: str
+    slot: int
+    phase: str  # "prefill" | "decode"; recomputing after a preemption is prefill
+    scheduled: int  # tokens handed to it in this step (= 1 + drafted when speculating)
+    drafted: int
+    accepted: int
+    computed: int  # num_computed_tokens after this step
+    out: int  # output tokens accepted in this step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitReason:
+    """Why a request is still waiting after this step's scheduling, from the `break` that caused it.
+
+    code: "slots_full" (limit = max_num_seqs) · "budget_spent" (limit = max_num_batched_tokens) ·
+    "blocks_short" (needs, free, watermark) · "prefix_pending" (by = the request computing the shared block) ·
+    "after_preemption" (this step preempted somebody, so it admits nobody) · "behind_head" (by = the blocked head) ·
+    "gate_held" (the engine is paused and no step has looked at it yet).
+    """
+
+    request: str
+    code: str
+    needs: int | None = None
+    free: int | None = None
+    limit: int | None = None
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockCounts:
+    """free + cached_idle + referenced == total, always."""
+
+    free: int
+    cached_idle: int
+    referenced: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step(Event):
+    """One engine step, whole.
+
+    Consecutive steps tile the time: `wall_us` runs from the end of the previous step's event (or from `start_us`
+    after idling) to the end of this step's update. phases_us has the keys schedule, prepare, forward, sample,
+    update and publish; publish is what building and handing over the *previous* event cost, since a
+    step cannot time the event that reports it. other = wall_us − Σ phases_us.
+    """
+
+    step: int  # +1 per step, from 1
+    start_us: int
+    wall_us: int
+    accepted_us: int  # the moment its tokens were accepted: the time of first and last tokens
+    phases_us: dict[str, int]
+    scopes: dict[str, str]  # phase -> "host" | "device"
+    num_scheduled_tokens: int
+    num_prefill_tokens: int
+    num_decode_tokens: int
+    token_budget: int
+    ended_by: (
+        str  # "all_scheduled" | "budget_spent" | "slots_full" | "blocks_short" | "prefix_pending" | "after_preemption"
+    )
+    rows: list[StepRow]
+    waiting: list[WaitReason]  # in queue order
+    tables: list[tuple[str, list[int]]]  # (request, blocks appended to its table), hits included
+    hashed: list[tuple[int, str]]  # blocks that became reusable after the forward: (block, hash)
+    evicted: list[int]  # cached idle blocks whose hash was dropped to hand the block out anew
+    victims: list[int]  # the next blocks that would be handed out or evicted, soonest first
+    blocks: BlockCounts  # after this step, before its finished requests free theirs
+    flops: int  # derived from the rows' shapes
+    bytes: int  # derived: weights once, KV read and written
+    gated: bool  # stepped by hand: times are not measurements
+    kind: str = "step"
+
+
+# -- life of a request -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrived(Event):
+    request: str
+    label: str | None
+    parent: str | None
+    owner: str | None
+    arrival_us: int
+    num_prompt_tokens: int
+    max_tokens: int
+    sampling: dict[str, Any]
+    priority: int
+    request_class: str | None
+    block_hashes: list[str]  # of the prompt's full blocks
+    gate_held: bool  # it arrived while the engine was paused
+    event: str = "arrived"
+    kind: str = "request"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted(Event):
+    """Left the queue for the first time. `cached` tokens were found in the prefix cache."""
+
+    request: str
+    slot: int
+    cached: int
+    scheduled_us: int
+    event: str = "admitted"
+    kind: str = "request"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed(Event):
+    """Left the queue again after a preemption. `cached` counts as re-read, not as a prefix hit."""
+
+    request: str
+    slot: int
+    cached: int
+    scheduled_us: int
+    preempted_us: int  # total time spent preempted so far
+    event: str = "resumed"
+    kind: str = "request"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstToken(Event):
+    request: str
+    first_token_us: int
+    event: str = "first_token"
+    kind: str = "request"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preempted(Event):
+    """Its blocks were taken; it waits again and will be recomputed."""
+
+    request: str
+    by: str  # the request that needed blocks
+    needed: int  # blocks that `by` was short of
+    free: int  # blocks free at that moment
+    num_lost_tokens: int
+    num_held_blocks: int
+    num_preemptions: int  # how often by now
+    at_us: int
+    event: str = "preempted"
+    kind: str = "request"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timings:
+    """One finished request's durations, as METRICS defines them; None is undefined, never 0."""
+
+    queue_us: int | None
+    prefill_us: int | None
+    ttft_us: int | None
+    decode_us: int | None
+    tpot_us: float | None
+    e2e_us: int | None
+    preempted_us: int
+    gated_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished(Event):
+    request: str
+    reason: str  # "stop" | "length" | "abort" | "error"
+    detail: str | None  # "kv_capacity", "stop_string", "eos", "stop_token", the error …
+    finished_us: int
+    num_output_tokens: int
+    timings: Timings
+    event: str = "finished"
+    kind: str = "request"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected(Event):
+    """Refused at the door; it never owned a block and was in no queue."""
+
+    request: str
+    status: int  # the HTTP status
+    param: str | None
+    message: str
+    event: str = "rejected"
+    kind: str = "request"
+
+
+# -- the rest ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply(Event):
+    """The answer to one command. `effect`: "live" | "next_step" | "restart" | None."""
+
+    cmd_id: str
+    ok: bool
+    effect: str | None
+    error: str | None
+    kind: str = "reply"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate(Event):
+    """The gate moved. `state`: "running" | "paused"; steps_left counts down while single-stepping."""
+
+    state: str
+    steps_left: int
+    kind: str = "gate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheReset(Event):
+    """Every idle cached block was forgotten (`num_blocks` of them)."""
+
+    num_blocks: int
+    victims: list[int]
+    kind: str = "cache_reset"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """Generated text of one request; not part of the public stream, carries no `seq`.
+
+    `offset` counts characters of the answer before `text`. `done` marks the last one, so a reader knows
+    that nothing is held back any more.
+    """
+
+    engine: str
+    epoch: str
+    request: str
+    offset: int
+    text: str
+    token_ids: list[int]
+    done: bool = False
+    kind: str = "text"

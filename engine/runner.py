@@ -1,0 +1,77 @@
+"""What the core asks of a model, and what the scheduler hands it. No torch here.
+
+A Runner turns one SchedulerOutput into tokens in three calls, so that the core can time each phase.
+It keeps nothing about requests between steps: rows carry the live Request, whose `token_ids`, `block_table`
+and `num_computed_tokens` say everything. It never changes a Request.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from engine.events import WaitReason
+from engine.request import Request
+
+
+@dataclass(slots=True, eq=False)
+class ScheduledRow:
+    """One request's share of one step: tokens [num_computed_tokens, num_computed_tokens + num_scheduled_tokens)."""
+
+    request: Request
+    num_computed_tokens: int  # before this step
+    num_scheduled_tokens: int
+    new_blocks: list[int]  # appended to its block table by this step, cache hits included
+
+    @property
+    def samples(self) -> bool:
+        """Whether this step reaches the request's last token, so that a next one is to be picked."""
+        return self.num_computed_tokens + self.num_scheduled_tokens == self.request.num_tokens
+
+    @property
+    def is_decode(self) -> bool:
+        """One token, the last one, and it is an output token."""
+        request = self.request
+        return request.num_output_tokens > 0 and self.num_computed_tokens == request.num_tokens - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Preemption:
+    """Facts about one victim, taken at the moment of the decision."""
+
+    request: Request
+    by: str
+    needed: int
+    free: int
+    num_lost_tokens: int
+    num_held_blocks: int
+
+
+@dataclass(slots=True, eq=False)
+class SchedulerOutput:
+    """Everything one schedule() decided, with its reasons."""
+
+    rows: list[ScheduledRow] = field(default_factory=list)
+    admitted: list[ScheduledRow] = field(default_factory=list)  # first admission or resumption; also in rows
+    preempted: list[Preemption] = field(default_factory=list)
+    capped: list[Request] = field(default_factory=list)  # outgrew the whole pool alone: to finish with `length`
+    evicted: list[int] = field(default_factory=list)
+    waiting: list[WaitReason] = field(default_factory=list)
+    ended_by: str = "all_scheduled"
+
+    @property
+    def num_scheduled_tokens(self) -> int:
+        return sum(row.num_scheduled_tokens for row in self.rows)
+
+
+class Runner(Protocol):
+    """A model that can run one step. Implementations: model_runner.ModelRunner, scripted.ScriptedRunner."""
+
+    def prepare(self, output: SchedulerOutput) -> Any:
+        """Build the step's inputs (token ids, positions, slot mapping, block tables)."""
+
+    def forward(self, batch: Any) -> Any:
+        """Run the model over `batch`, writing KV; returns logits for the rows that sample."""
+
+    def sample(self, batch: Any, logits: Any) -> list[list[int]]:
+        """Per row of the output, in order: the tokens it produced; [] for a row that does not sample yet."""
