@@ -67,8 +67,8 @@ class EngineConfig:
         limit = self.max_model_len
         if not self.enable_chunked_prefill and limit is not None and self.max_num_batched_tokens < limit:
             raise ConfigError(
-                f"--no-enable-chunked-prefill needs --max-num-batched-tokens ({self.max_num_batched_tokens}) of at least "
-                f"--max-model-len ({limit}): a whole prompt must fit one step. Raise the first or lower the second."
+                f"--no-enable-chunked-prefill needs --max-num-batched-tokens ({self.max_num_batched_tokens}) "
+                f"of at least --max-model-len ({limit}): a whole prompt must fit one step. Raise the first or lower the second."
             )
 
     def resolve(self, *, max_model_len: int, num_blocks: int) -> EngineConfig:
