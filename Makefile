@@ -1,0 +1,50 @@
+# Each target works alone on a fresh clone. What set-up does, and when it does nothing, is in .ci/setup.
+PORT ?= 8000
+HOST = 127.0.0.1
+MODEL ?=
+ARGS ?=
+PYTHON_IN_VENV = .venv/bin/python
+PYTEST = $(PYTHON_IN_VENV) -m pytest
+
+.PHONY: help run test test-fast lint soak bench clean
+
+help:
+	@echo "make run        start the page and an engine on http://$(HOST):$(PORT)  (PORT= HOST= MODEL= ARGS=)"
+	@echo "make test       every test, the browser's included  (ARGS= goes to pytest)"
+	@echo "make test-fast  the tests without model and browser"
+	@echo "make lint       formatting, ruff, mypy, vendored files"
+	@echo "make soak       the long tests"
+	@echo "make bench      benchmarks  (ARGS=)"
+	@echo "make clean      remove what the targets above made, .venv included"
+
+run:
+	@.ci/setup run
+	@exec $(PYTHON_IN_VENV) -m app serve --host $(HOST) --port $(PORT) $(if $(MODEL),--model "$(MODEL)") $(ARGS)
+
+test:
+	@.ci/setup test
+	@CHROMIUM="$$(.ci/browser)" && export CHROMIUM && $(PYTEST) $(ARGS)
+
+test-fast:
+	@.ci/setup test
+	@$(PYTEST) -m "not model and not browser and not soak" $(ARGS)
+
+lint:
+	@.ci/setup test
+	$(PYTHON_IN_VENV) -m ruff format --check .
+	$(PYTHON_IN_VENV) -m ruff check .
+	$(PYTHON_IN_VENV) -m mypy
+	$(PYTHON_IN_VENV) .ci/vendored.py
+
+# The property tests of every module with a larger budget, and the tests marked soak.
+soak:
+	@.ci/setup test
+	@CHROMIUM="$$(.ci/browser)" && export CHROMIUM && HYPOTHESIS_PROFILE=soak $(PYTEST) -m "soak or hypothesis" --timeout 3600 $(ARGS)
+
+bench:
+	@.ci/setup test
+	@$(PYTHON_IN_VENV) -m benchmarks $(ARGS)
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis test-results
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,29 @@
+"""What every test may use: hypothesis profiles, the browser, the real model.
+
+HYPOTHESIS_PROFILE chooses the profile; `ci` (the same examples every time) where CI is set, else `default`.
+Nothing is skipped for want of a browser or a model: a test that needs one fails and says how to get it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
+settings.register_profile("soak", settings.get_profile("default"), max_examples=5_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default"))
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of a Chromium or Chrome: $CHROMIUM, as `make test` sets it, or one on the PATH."""
+    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
+    if path is None:
+        pytest.fail("No Chromium or Chrome found: use `make test`, which gets one, or set CHROMIUM=/path/to/it.")
+    return path
