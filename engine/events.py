@@ -214,7 +214,7 @@ class Step(Event):
     hashed: list[tuple[int, str]]  # blocks that became reusable after the forward: (block, hash)
     evicted: list[int]  # cached idle blocks whose hash was dropped to hand the block out anew
     victims: list[int]  # the next blocks that would be handed out or evicted, soonest first
-    blocks: BlockCounts  # after this step, before its finished requests free theirs
+    blocks: BlockCounts  # after this step, the blocks of its finished requests returned
     flops: int  # derived from the rows' shapes
     bytes: int  # derived: weights once, KV read and written
     gated: bool  # stepped by hand: times are not measurements

@@ -51,11 +51,11 @@ class Gate:
         self.steps_left = steps
 
     def took_step(self) -> bool:
-        """Count a step that was taken; True if the gate closed behind it."""
+        """Note that a step was taken; True if it was one of a counted few."""
         if self.steps_left == 0:
             return False
         self.steps_left -= 1
-        return self.steps_left == 0
+        return True
 
     def held_us(self, now_us: int) -> int:
         """How long the gate has been held in all."""

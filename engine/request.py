@@ -185,7 +185,8 @@ class Request:
     first_token_us: int | None = None
     last_token_us: int | None = None
     finished_us: int | None = None
-    gated_us: int = 0
+    gated_us: int = 0  # how long the gate was held during its life
+    gated_mark_us: int = 0  # what the gate had been held in all at its arrival
     finish_reason: FinishReason | None = None
     finish_detail: str | None = None
 

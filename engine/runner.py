@@ -16,23 +16,34 @@ from engine.request import Request
 
 @dataclass(slots=True, eq=False)
 class ScheduledRow:
-    """One request's share of one step: tokens [num_computed_tokens, num_computed_tokens + num_scheduled_tokens)."""
+    """One request's share of one step: tokens [num_computed_tokens, num_computed_tokens + num_scheduled_tokens).
+
+    What the request looked like when it was scheduled is copied, since the step changes it.
+    """
 
     request: Request
     num_computed_tokens: int  # before this step
     num_scheduled_tokens: int
     new_blocks: list[int]  # appended to its block table by this step, cache hits included
+    num_accepted: int = 0  # output tokens that update_from_output accepted
+    slot: int = field(init=False)
+    num_tokens: int = field(init=False)
+    num_output_before: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.slot = -1 if self.request.slot is None else self.request.slot
+        self.num_tokens = self.request.num_tokens
+        self.num_output_before = self.request.num_output_tokens
 
     @property
     def samples(self) -> bool:
         """Whether this step reaches the request's last token, so that a next one is to be picked."""
-        return self.num_computed_tokens + self.num_scheduled_tokens == self.request.num_tokens
+        return self.num_computed_tokens + self.num_scheduled_tokens == self.num_tokens
 
     @property
     def is_decode(self) -> bool:
         """One token, the last one, and it is an output token."""
-        request = self.request
-        return request.num_output_tokens > 0 and self.num_computed_tokens == request.num_tokens - 1
+        return self.num_output_before > 0 and self.num_computed_tokens == self.num_tokens - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,10 +62,10 @@ class Preemption:
 class SchedulerOutput:
     """Everything one schedule() decided, with its reasons."""
 
+    now_us: int = 0  # when it was decided
     rows: list[ScheduledRow] = field(default_factory=list)
     admitted: list[ScheduledRow] = field(default_factory=list)  # first admission or resumption; also in rows
     preempted: list[Preemption] = field(default_factory=list)
-    capped: list[Request] = field(default_factory=list)  # outgrew the whole pool alone: to finish with `length`
     evicted: list[int] = field(default_factory=list)
     waiting: list[WaitReason] = field(default_factory=list)
     ended_by: str = "all_scheduled"

@@ -84,13 +84,13 @@ class Scheduler:
 
     def schedule(self, now_us: int) -> SchedulerOutput:
         """Decide one step: running requests first, in order; then waiting ones while budget, slots and blocks last."""
-        output = SchedulerOutput()
+        output = SchedulerOutput(now_us=now_us)
         budget = self._schedule_running(output, now_us)
         if output.preempted:
             self._hold_queue(output, 0, WaitReason(request="", code="after_preemption"))
         else:
             self._schedule_waiting(output, budget, now_us)
-        if output.ended_by == "all_scheduled" and any(self._cut_short(row) for row in output.rows):
+        if output.ended_by == "all_scheduled" and not all(row.samples for row in output.rows):
             output.ended_by = "budget_spent"
         return output
 
@@ -227,6 +227,7 @@ class Scheduler:
             hashed.extend(self._register_blocks(row))
             for token_id in token_ids:
                 self._accept(request, token_id, now_us)
+                row.num_accepted += 1
                 if request.status is RequestStatus.FINISHED:
                     break
         return hashed
@@ -266,9 +267,6 @@ class Scheduler:
         request.block_table.extend(blocks)
         output.evicted.extend(evicted)
         return blocks
-
-    def _cut_short(self, row: ScheduledRow) -> bool:
-        return row.num_computed_tokens + row.num_scheduled_tokens < row.request.num_tokens
 
     def _extend_hashes(self, request: Request) -> None:
         """Hash the blocks of `token_ids` that have become full."""

@@ -1,0 +1,149 @@
+"""EngineCore: the engine's step, and what may happen between two steps. Start reading here.
+
+A step is schedule → prepare → forward → sample → update → report. Everything else (arrivals, aborts, the gate) is a
+method called between steps, by one thread. No torch here: the model is whatever implements runner.Runner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine import events
+from engine.config import EngineConfig
+from engine.detokenizer import Detokenizer
+from engine.emitter import Emitter
+from engine.gate import Gate
+from engine.reporter import Reporter, StepCost
+from engine.request import FinishReason, Request
+from engine.runner import Runner, ScheduledRow
+from engine.scheduler import Scheduler
+from engine.text import TextOutput
+from engine.timing import Clock, StepTimer
+
+
+def no_cost(rows: list[ScheduledRow]) -> tuple[int, int]:
+    """The cost of a model that moves no bytes."""
+    return 0, 0
+
+
+class EngineCore:
+    """One engine: a scheduler, a runner, and what they say about themselves.
+
+    `config` is resolved. `make_detokenizer` gives each request its own; `root_hash` starts the block hashes.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        runner: Runner,
+        emitter: Emitter,
+        clock: Clock,
+        make_detokenizer: Callable[[Request], Detokenizer],
+        *,
+        cost: StepCost = no_cost,
+        root_hash: str = "",
+    ) -> None:
+        self.config = config
+        self.runner = runner
+        self.emitter = emitter
+        self.clock = clock
+        self.timer = StepTimer(clock)
+        self.gate = Gate(paused=config.start_paused, now_us=clock())
+        self.text = TextOutput(make_detokenizer)
+        self.scheduler = Scheduler(config, root_hash, self.text.on_token)
+        self.reporter = Reporter(emitter, self.scheduler, self.gate, self.text, cost)
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.scheduler.requests)
+
+    @property
+    def can_step(self) -> bool:
+        return self.has_work and self.gate.open
+
+    def step(self) -> None:
+        """Run one step. One step, one `step` event."""
+        timer, gated = self.timer, self.gate.by_hand
+
+        output = self.scheduler.schedule(timer.begin())
+        timer.lap("schedule")
+        batch = self.runner.prepare(output)
+        timer.lap("prepare")
+        logits = self.runner.forward(batch)
+        timer.lap("forward")
+        sampled = self.runner.sample(batch, logits)
+        accepted_us = timer.lap("sample")
+        hashed = self.scheduler.update_from_output(output, sampled, accepted_us)
+        timer.lap("update")
+
+        self.reporter.step(output, hashed, timer, accepted_us, gated=gated)
+        self._report_finished()
+        if self.gate.took_step():
+            self._report_gate()
+        timer.published()
+
+    # -- between steps -------------------------------------------------------------------------------------------
+
+    def add(self, request: Request) -> None:
+        """Take a request that passed the door, unless the queue is full."""
+        waiting = len(self.scheduler.waiting)
+        if waiting >= self.config.max_queue:
+            self.reject(
+                request.request_id,
+                429,
+                None,
+                f"The queue is full: {waiting} requests wait, --max-queue is {self.config.max_queue}. Try again later.",
+            )
+            return
+        request.gated_mark_us = self.gate.held_us(request.arrival_us)
+        self.scheduler.add(request)
+        self.text.start(request)
+        self.reporter.arrived(request)
+
+    def reject(self, request_id: str, status: int, param: str | None, message: str) -> None:
+        """Refuse a request: it was in no queue and owned no block."""
+        self.reporter.rejected(request_id, status, param, message)
+
+    def abort(self, request_id: str) -> bool:
+        """End a request in whatever state it is; False if it is not live (any more)."""
+        request = self.scheduler.requests.get(request_id)
+        if request is None:
+            return False
+        self.scheduler.finish(request, FinishReason.ABORT, None, self.clock())
+        self._report_finished()
+        return True
+
+    def fail_all(self, detail: str) -> None:
+        """End every live request with an error: the engine cannot go on."""
+        for request in list(self.scheduler.requests.values()):
+            self.scheduler.finish(request, FinishReason.ERROR, detail, self.clock())
+        self._report_finished()
+
+    def pause(self) -> None:
+        self.gate.pause(self.clock())
+        self._report_gate()
+
+    def run(self) -> None:
+        self.gate.run(self.clock())
+        self._report_gate()
+
+    def allow_steps(self, steps: int) -> None:
+        """Take `steps` more steps, then hold."""
+        self.gate.step(steps, self.clock())
+        self._report_gate()
+
+    def reset_prefix_cache(self) -> int:
+        """Forget all cached idle blocks; returns how many. What live requests hold stays."""
+        num_blocks = self.scheduler.pool.reset_cache()
+        self.reporter.cache_reset(num_blocks)
+        return num_blocks
+
+    def _report_gate(self) -> None:
+        self.emitter.emit(events.Gate, state=self.gate.state.value, steps_left=self.gate.steps_left)
+
+    def _report_finished(self) -> None:
+        finished = self.scheduler.take_finished()
+        for request in finished:
+            assert request.finished_us is not None
+            request.gated_us = self.gate.held_us(request.finished_us) - request.gated_mark_us
+        self.reporter.finished(finished)

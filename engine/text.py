@@ -1,0 +1,63 @@
+"""TextOutput: the detokenizers of all live requests, and what each may show after this step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from engine.detokenizer import Detokenizer
+from engine.request import FinishReason, Request, RequestStatus
+
+
+@dataclass(slots=True)
+class _Answer:
+    detokenizer: Detokenizer
+    text: str = ""  # not sent yet
+    token_ids: list[int] = field(default_factory=list)  # not sent yet
+    offset: int = 0  # characters sent
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    offset: int
+    text: str
+    token_ids: list[int]
+
+
+class TextOutput:
+    """`on_token` is the scheduler's; `take` is asked once per step for each request that moved."""
+
+    def __init__(self, make_detokenizer: Callable[[Request], Detokenizer]) -> None:
+        self._make = make_detokenizer
+        self._answers: dict[str, _Answer] = {}
+
+    def start(self, request: Request) -> None:
+        self._answers[request.request_id] = _Answer(self._make(request))
+
+    def on_token(self, request: Request, token_id: int) -> bool:
+        """Feed one output token; whether it completed a stop string."""
+        answer = self._answers[request.request_id]
+        delta, stopped = answer.detokenizer.feed(token_id)
+        answer.text += delta
+        return stopped
+
+    def take(self, request: Request, token_ids: list[int]) -> TextDelta | None:
+        """Note a step's output tokens; the new text, or None if there is none to show or `finish` will send it."""
+        answer = self._answers[request.request_id]
+        answer.token_ids += token_ids
+        if request.status is RequestStatus.FINISHED or not answer.text:
+            return None
+        return self._send(answer)
+
+    def finish(self, request: Request) -> TextDelta:
+        """The rest of an ended request's text, possibly empty; forgets the request."""
+        answer = self._answers.pop(request.request_id)
+        if request.finish_detail != "stop_string" and request.finish_reason is not FinishReason.ERROR:
+            answer.text += answer.detokenizer.flush()
+        return self._send(answer)
+
+    def _send(self, answer: _Answer) -> TextDelta:
+        delta = TextDelta(answer.offset, answer.text, answer.token_ids)
+        answer.offset += len(answer.text)
+        answer.text, answer.token_ids = "", []
+        return delta
