@@ -84,25 +84,26 @@ class EngineCore:
 
     # -- between steps -------------------------------------------------------------------------------------------
 
-    def add(self, request: Request) -> None:
-        """Take a request that passed the door, unless the queue is full."""
+    def add(self, request: Request) -> str | None:
+        """Take a request that passed the door, unless the queue is full; returns why it was refused."""
         waiting = len(self.scheduler.waiting)
         if waiting >= self.config.max_queue:
-            self.reject(
-                request.request_id,
-                429,
-                None,
-                f"The queue is full: {waiting} requests wait, --max-queue is {self.config.max_queue}. Try again later.",
+            message = (
+                f"The queue is full: {waiting} requests wait, --max-queue is {self.config.max_queue}. Retry later."
             )
-            return
+            return self.reject(request.request_id, 429, None, message)
+        if request.request_id in self.scheduler.requests:
+            return f"A request {request.request_id} is live already."
         request.gated_mark_us = self.gate.held_us(request.arrival_us)
         self.scheduler.add(request)
         self.text.start(request)
         self.reporter.arrived(request)
+        return None
 
-    def reject(self, request_id: str, status: int, param: str | None, message: str) -> None:
-        """Refuse a request: it was in no queue and owned no block."""
+    def reject(self, request_id: str, status: int, param: str | None, message: str) -> str:
+        """Refuse a request: it was in no queue and owned no block. Returns the message."""
         self.reporter.rejected(request_id, status, param, message)
+        return message
 
     def abort(self, request_id: str) -> bool:
         """End a request in whatever state it is; False if it is not live (any more)."""

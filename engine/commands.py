@@ -1,0 +1,94 @@
+"""From the wire's command messages to Commands for the loop; runs in the receiving thread.
+
+Everything slow about a request (template, tokenizer, checks) happens here, before the engine's thread hears of it.
+A message that makes no sense is answered by a `reply`, never by an exception.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+from collections.abc import Callable
+from typing import Any
+
+from engine.core import EngineCore
+from engine.errors import RequestError
+from engine.frontend import Frontend
+from engine.loop import Command
+from engine.timing import Clock
+
+MAX_STEPS = 1_000_000
+
+
+class CommandReader:
+    """Turns messages into commands and puts them into the inbox. `stop` ends the loop."""
+
+    def __init__(
+        self, frontend: Frontend, inbox: queue.SimpleQueue[Command], clock: Clock, stop: Callable[[], None]
+    ) -> None:
+        self._frontend = frontend
+        self._inbox = inbox
+        self._clock = clock
+        self._stop = stop
+
+    def read(self, message: str | bytes) -> None:
+        """Handle one message from the app."""
+        try:
+            body = json.loads(message)
+        except ValueError:
+            return  # not even a cmd_id to answer to
+        if not isinstance(body, dict):
+            return
+        cmd_id = body.get("cmd_id")
+        self._inbox.put(
+            Command(
+                self._action(body),
+                cmd_id if isinstance(cmd_id, str) else None,
+                "next_step" if body.get("cmd") == "submit" else "live",
+            )
+        )
+
+    def _action(self, body: dict[str, Any]) -> Callable[[EngineCore], str | None]:
+        match body.get("cmd"):
+            case "submit" if isinstance(body.get("request"), str):
+                return self._submit(body)
+            case "abort" if isinstance(body.get("request"), str):
+                request_id = body["request"]
+                return lambda core: None if core.abort(request_id) else f"No request {request_id} is live."
+            case "gate":
+                return _gate(body)
+            case "reset_prefix_cache":
+                return lambda core: _done(core.reset_prefix_cache())
+            case "key":
+                return lambda core: core.reporter.key()
+            case "shutdown":
+                return lambda core: self._stop()
+            case other:
+                return lambda core: f"The command {str(other)[:40]!r} is unknown or lacks its request."
+
+    def _submit(self, body: dict[str, Any]) -> Callable[[EngineCore], str | None]:
+        request_id, arrival_us = body["request"], self._clock()
+        try:
+            request = self._frontend.make_request(body, arrival_us)
+        except RequestError as error:
+            refused = error
+            return lambda core: core.reject(request_id, refused.status, refused.param, refused.message)
+        return lambda core: core.add(request)
+
+
+def _gate(body: dict[str, Any]) -> Callable[[EngineCore], str | None]:
+    steps = body.get("steps")
+    match body.get("action"):
+        case "pause":
+            return lambda core: core.pause()
+        case "run":
+            return lambda core: core.run()
+        case "step" if isinstance(steps, int) and not isinstance(steps, bool) and 1 <= steps <= MAX_STEPS:
+            return lambda core: core.allow_steps(steps)
+        case "step":
+            return lambda core: f"steps must be a whole number from 1 to {MAX_STEPS}."
+    return lambda core: "action must be pause, run or step."
+
+
+def _done(_: object) -> None:
+    """Drop a result: the command succeeded."""
