@@ -1,0 +1,119 @@
+"""Whatever happens in whatever order, the invariants hold after every step, and the events tell the whole truth."""
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from engine import events
+from engine.request import FinishReason, Request, RequestStatus
+from engine.scripted import EOS
+from tests.engine.harness import Harness, letters
+
+PREFIXES = ("", "x" * 40, "x" * 64 + "y" * 33, "z" * 16)
+
+
+def sometimes_ends(request: Request, index: int) -> int:
+    token = letters(request, index)
+    return EOS if token == ord("q") and index > 40 else token
+
+
+class EngineMachine(RuleBasedStateMachine):
+    """add, step, abort, reset, pause and step by hand, over a pool that is too small."""
+
+    @initialize(
+        num_blocks=st.integers(6, 24),
+        block_size=st.sampled_from([2, 4, 16]),
+        max_num_seqs=st.integers(1, 5),
+        extra_budget=st.integers(0, 60),
+        caching=st.booleans(),
+        watermark=st.sampled_from([0.0, 0.1]),
+    )
+    def start(self, num_blocks, block_size, max_num_seqs, extra_budget, caching, watermark):
+        self.engine = Harness(
+            sometimes_ends,
+            num_blocks=num_blocks,
+            block_size=block_size,
+            max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_num_seqs + extra_budget,
+            enable_prefix_caching=caching,
+            watermark=watermark,
+            max_model_len=4096,
+        )
+        self.added: list[Request] = []
+
+    @rule(
+        prefix=st.sampled_from(PREFIXES),
+        tail=st.text("ab", max_size=20),
+        max_tokens=st.integers(1, 120),
+        copies=st.integers(1, 4),
+    )
+    def add(self, prefix, tail, max_tokens, copies):
+        prompt = (prefix + tail)[: self.engine.scheduler.capacity] or "a"
+        self.added += [self.engine.add(prompt, max_tokens) for _ in range(copies)]
+
+    @precondition(lambda self: self.engine.core.has_work)
+    @rule(count=st.integers(1, 40), us=st.integers(0, 5000))
+    def step(self, count, us):
+        for _ in range(count):
+            if self.engine.core.has_work:
+                self.one_step(us)
+
+    def one_step(self, us):
+        running = list(self.engine.scheduler.running)
+        self.engine.step(us)
+        output = self.engine.runner.outputs[-1]
+        rows = {row.request.request_id: row for row in output.rows}
+        preempted = {facts.request.request_id for facts in output.preempted}
+        assert output.num_scheduled_tokens <= self.engine.config.max_num_batched_tokens
+        assert all(row.num_scheduled_tokens >= 1 for row in output.rows)
+        # every running request is handed something or preempted, never both
+        assert all((r.request_id in rows) != (r.request_id in preempted) for r in running)
+        # and a step that does nothing at all is impossible
+        assert output.rows
+        # each waiting request says why
+        waiting = {r.request_id for r in self.engine.scheduler.waiting}
+        assert {reason.request for reason in output.waiting} == waiting
+        self.engine.check()
+
+    @precondition(lambda self: self.added)
+    @rule(data=st.data())
+    def abort(self, data):
+        request = data.draw(st.sampled_from(self.added))
+        live = request.status is not RequestStatus.FINISHED
+        assert self.engine.core.abort(request.request_id) is live
+        assert self.engine.core.abort(request.request_id) is False
+
+    @rule()
+    def reset_prefix_cache(self):
+        self.engine.core.reset_prefix_cache()
+
+    @rule(steps=st.integers(1, 3))
+    def hold_and_step(self, steps):
+        self.engine.core.allow_steps(steps)
+        while self.engine.core.can_step:
+            self.one_step(10)
+        self.engine.core.run()
+
+    @invariant()
+    def sound(self):
+        if hasattr(self, "engine"):
+            self.engine.check()
+
+    def teardown(self):
+        if not hasattr(self, "engine"):
+            return
+        engine = self.engine
+        engine.run()
+        engine.check()
+        counts = engine.scheduler.pool.counts()
+        assert counts.referenced == 0
+        assert counts.free + counts.cached_idle == counts.total
+        for request in self.added:
+            answer = [sometimes_ends(request, i) for i in range(request.num_output_tokens)]
+            assert request.output_token_ids == answer  # continuous across preemptions
+            if request.finish_reason is FinishReason.LENGTH:
+                assert request.num_output_tokens == request.max_tokens or request.finish_detail == "kv_capacity"
+        order = [event.seq for event in engine.sink if isinstance(event, events.Event) and event.kind != "key"]
+        assert order == list(range(1, len(order) + 1))
+
+
+TestEngineMachine = EngineMachine.TestCase
