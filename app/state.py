@@ -257,10 +257,11 @@ def _drop_table(state: State, request: Json) -> None:
 
 
 def _forget(blocks: Json, block: int) -> None:
-    """Drop the hash of an idle block."""
+    """Drop a block's hash."""
     blocks["hashes"][block] = None
-    blocks["counts"]["cached_idle"] -= 1
-    blocks["counts"]["free"] += 1
+    if blocks["refs"][block] == 0:
+        blocks["counts"]["cached_idle"] -= 1
+        blocks["counts"]["free"] += 1
 
 
 # -- the rest ----------------------------------------------------------------------------------------------------
@@ -273,7 +274,7 @@ def _gate(state: State, e: Json) -> None:
 def _cache_reset(state: State, e: Json) -> None:
     blocks = state["blocks"]
     for block, block_hash in enumerate(blocks["hashes"]):
-        if block_hash is not None and blocks["refs"][block] == 0:
+        if block_hash is not None:
             _forget(blocks, block)
     blocks["victims"] = e["victims"]
 

@@ -189,17 +189,20 @@ class BlockPool:
                 self._num_cached_idle += 1
 
     def reset_cache(self) -> int:
-        """Forget every cached idle block; returns how many. Referenced blocks keep their hashes."""
-        idle = [block for block in self._free if block.block_hash is not None]
-        for block in idle:
+        """Forget every hash, of referenced blocks too, so that no later request finds anything; returns how many.
+
+        Whoever holds a block keeps it and its contents.
+        """
+        cached = list(self._by_hash.values())
+        for block in cached:
             self._forget(block)
-        return len(idle)
+        return len(cached)
 
     def _forget(self, block: Block) -> None:
         assert block.block_hash is not None
         del self._by_hash[block.block_hash]
         block.block_hash = None
-        self._num_cached_idle -= 1
+        self._num_cached_idle -= block.ref_cnt == 0
 
     def problems(self, tables: Iterable[Sequence[int]]) -> list[str]:
         """Every way in which the pool and these block tables contradict the invariants; empty when sound."""

@@ -134,7 +134,7 @@ class EngineCore:
         self._report_gate()
 
     def reset_prefix_cache(self) -> int:
-        """Forget all cached idle blocks; returns how many. What live requests hold stays."""
+        """Forget every cached prefix; returns how many blocks. Live requests keep what they hold."""
         num_blocks = self.scheduler.pool.reset_cache()
         self.reporter.cache_reset(num_blocks)
         return num_blocks

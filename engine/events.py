@@ -63,6 +63,7 @@ class ModelFacts:
     dtype: str
     max_position_embeddings: int
     has_chat_template: bool
+    tie_word_embeddings: bool = False  # the head reads the embedding's matrix, counted once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,7 +355,7 @@ class Gate(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheReset(Event):
-    """Every idle cached block was forgotten (`num_blocks` of them)."""
+    """Every block hash was forgotten (`num_blocks` of them), those of referenced blocks too."""
 
     num_blocks: int
     victims: list[int]

@@ -239,11 +239,13 @@ function dropTable(state, request) {
   request.block_table = [];
 }
 
-/** Drop the hash of an idle block. */
+/** Drop a block's hash. */
 function forget(blocks, block) {
   blocks.hashes[block] = null;
-  blocks.counts.cached_idle -= 1;
-  blocks.counts.free += 1;
+  if (blocks.refs[block] === 0) {
+    blocks.counts.cached_idle -= 1;
+    blocks.counts.free += 1;
+  }
 }
 
 // -- the rest ------------------------------------------------------------------------------------
@@ -255,7 +257,7 @@ function gate(state, e) {
 function cacheReset(state, e) {
   const blocks = state.blocks;
   blocks.hashes.forEach((hash, block) => {
-    if (hash !== null && blocks.refs[block] === 0) forget(blocks, block);
+    if (hash !== null) forget(blocks, block);
   });
   blocks.victims = e.victims;
 }
