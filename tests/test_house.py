@@ -131,7 +131,7 @@ def test_template_has_nothing_inline(path: Path) -> None:
     assert parser.found == []
 
 
-IMPORT = re.compile(r"""^\s*(?:import|export)\b[^;"'`]*?(?:\bfrom\s*)?["']([^"']+)["']""", re.MULTILINE)
+IMPORT = re.compile(r"""^\s*(?:import\b|export\b[^;"'`(]*?\bfrom\b)[^;"'`(]*?["']([^"']+)["']""", re.MULTILINE)
 UNSAFE = re.compile(r"\b(?:innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|cssText)")
 
 
