@@ -1,5 +1,6 @@
 """Whatever happens in whatever order, the invariants hold after every step, and the events tell the whole truth."""
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -117,3 +118,4 @@ class EngineMachine(RuleBasedStateMachine):
 
 
 TestEngineMachine = EngineMachine.TestCase
+TestEngineMachine.settings = settings(max_examples=settings.default.max_examples // 2, stateful_step_count=30)
