@@ -1,0 +1,38 @@
+"""The oracle: attention as its formula says, one row at a time, in plain torch on any device.
+
+Slow and obvious. Every quicker backend is tested against it; where none of them can run, it does.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from engine.attention.base import AttentionMetadata, LayerCache, causal_mask, gather_kv, store_kv
+
+
+def reference_attention(q: Tensor, k: Tensor, v: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
+    """See `base.Attention`."""
+    store_kv(k, v, cache, meta.slot_mapping)
+    out = torch.empty_like(q)
+    bounds = meta.query_start_loc.tolist()
+    for row, (start, end) in enumerate(pairwise(bounds)):
+        seq_len = int(meta.seq_lens[row])
+        keys, values = gather_kv(cache, meta.block_tables[row], seq_len)
+        out[start:end] = _attend(q[start:end], keys, values)
+    return out
+
+
+def _attend(q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """softmax(q kᵀ / √d) v. q [query_len, num_heads, head_dim], keys and values [num_kv_heads, seq_len, head_dim]."""
+    query_len, num_heads, head_dim = q.shape
+    group = num_heads // keys.shape[0]  # query heads that share one KV head
+    keys = keys.to(q.dtype).repeat_interleave(group, dim=0)
+    values = values.to(q.dtype).repeat_interleave(group, dim=0)
+    scores = q.transpose(0, 1) @ keys.transpose(1, 2) * head_dim**-0.5  # [num_heads, query_len, seq_len]
+    allowed = causal_mask(query_len, keys.shape[1], q.device)
+    weights = scores.masked_fill(~allowed, -torch.inf).float().softmax(-1).to(q.dtype)
+    out: Tensor = weights @ values  # [num_heads, query_len, head_dim]
+    return out.transpose(0, 1)

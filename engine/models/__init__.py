@@ -1,0 +1,1 @@
+"""Model architectures, one file per family. `config.py` reads their shapes without torch."""

@@ -1,0 +1,162 @@
+"""ModelConfig: the shapes and constants of one Llama-family model, from a Hugging Face config.json. No torch.
+
+Contract. `parse_model_config` either returns a config that `models/llama.py` computes exactly, or raises
+LoadError naming the field that it cannot honour. Nothing that changes the numbers is silently ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from engine.errors import LoadError
+
+ARCHITECTURES: Final = ("LlamaForCausalLM",)
+_REQUIRED: Final = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RopeConfig:
+    """Rotary embedding: the base, and Llama 3's stretching of long wavelengths where a model uses it."""
+
+    theta: float = 10_000.0
+    kind: str = "default"  # "default" | "linear" | "llama3"
+    factor: float = 1.0
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    original_max_position_embeddings: int = 8192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """Everything the forward pass needs to know besides the weights."""
+
+    architecture: str
+    num_layers: int
+    hidden_size: int
+    intermediate_size: int
+    num_attention_heads: int
+    num_kv_heads: int
+    head_dim: int
+    vocab_size: int
+    max_position_embeddings: int
+    rms_norm_eps: float
+    rope: RopeConfig
+    tie_word_embeddings: bool
+    attention_bias: bool = False
+    mlp_bias: bool = False
+    eos_token_ids: frozenset[int] = frozenset()
+
+    @property
+    def q_size(self) -> int:
+        return self.num_attention_heads * self.head_dim
+
+    @property
+    def kv_size(self) -> int:
+        return self.num_kv_heads * self.head_dim
+
+
+def parse_model_config(raw: Mapping[str, Any], where: str) -> ModelConfig:
+    """Read a config.json. `where` names it in error messages."""
+    architecture = _architecture(raw, where)
+    for name in _REQUIRED:
+        if not isinstance(raw.get(name), int) or raw[name] < 1:
+            raise LoadError(f"{where} has no usable {name}: it is {raw.get(name)!r}, and must be a number from 1.")
+    if raw.get("hidden_act", "silu") != "silu":
+        raise LoadError(f"{where} asks for hidden_act {raw['hidden_act']!r}; only silu is implemented.")
+    heads = raw["num_attention_heads"]
+    kv_heads = raw.get("num_key_value_heads") or heads
+    if heads % kv_heads:
+        raise LoadError(f"{where} has num_attention_heads {heads}, not a multiple of num_key_value_heads {kv_heads}.")
+    head_dim = raw.get("head_dim") or raw["hidden_size"] // heads
+    if head_dim % 2:
+        raise LoadError(f"{where} has head_dim {head_dim}; rotary embedding needs an even number.")
+    return ModelConfig(
+        architecture=architecture,
+        num_layers=raw["num_hidden_layers"],
+        hidden_size=raw["hidden_size"],
+        intermediate_size=raw["intermediate_size"],
+        num_attention_heads=heads,
+        num_kv_heads=kv_heads,
+        head_dim=head_dim,
+        vocab_size=raw["vocab_size"],
+        max_position_embeddings=raw.get("max_position_embeddings", 2048),
+        rms_norm_eps=raw.get("rms_norm_eps", 1e-6),
+        rope=_rope(raw, where),
+        tie_word_embeddings=bool(raw.get("tie_word_embeddings", False)),
+        attention_bias=bool(raw.get("attention_bias", False)),
+        mlp_bias=bool(raw.get("mlp_bias", False)),
+        eos_token_ids=token_id_set(raw.get("eos_token_id")),
+    )
+
+
+def token_id_set(value: Any) -> frozenset[int]:
+    """An `eos_token_id` field as a set: it may be a number, a list or null."""
+    if value is None:
+        return frozenset()
+    return frozenset(value) if isinstance(value, list) else frozenset([value])
+
+
+def _architecture(raw: Mapping[str, Any], where: str) -> str:
+    names = raw.get("architectures") or []
+    if not names and raw.get("model_type") == "llama":
+        return ARCHITECTURES[0]
+    for name in names:
+        if name in ARCHITECTURES:
+            return str(name)
+    found = ", ".join(map(str, names)) or str(raw.get("model_type"))
+    raise LoadError(f"{where} is of architecture {found}; supported: {', '.join(ARCHITECTURES)}.")
+
+
+def _rope(raw: Mapping[str, Any], where: str) -> RopeConfig:
+    """Both spellings: `rope_theta` beside `rope_scaling` (transformers 4) and `rope_parameters` (transformers 5)."""
+    settings = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    kind = settings.get("rope_type", settings.get("type", "default"))
+    theta = settings.get("rope_theta", raw.get("rope_theta", 10_000.0))
+    if kind not in ("default", "linear", "llama3"):
+        raise LoadError(f"{where} asks for rotary embedding of type {kind!r}; supported: default, linear, llama3.")
+    if settings.get("partial_rotary_factor", raw.get("partial_rotary_factor", 1.0)) not in (None, 1.0):
+        raise LoadError(f"{where} rotates only part of each head (partial_rotary_factor); that is not implemented.")
+    if kind == "default":
+        return RopeConfig(theta=theta)
+    try:
+        if kind == "linear":
+            return RopeConfig(theta=theta, kind=kind, factor=settings["factor"])
+        return RopeConfig(
+            theta=theta,
+            kind=kind,
+            factor=settings["factor"],
+            low_freq_factor=settings["low_freq_factor"],
+            high_freq_factor=settings["high_freq_factor"],
+            original_max_position_embeddings=settings["original_max_position_embeddings"],
+        )
+    except KeyError as error:
+        raise LoadError(f"{where} asks for {kind} rotary embedding but leaves out {error.args[0]}.") from None
+
+
+def expected_tensors(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Every weight the forward pass reads, by its Hugging Face name, with its shape."""
+    hidden, inner = config.hidden_size, config.intermediate_size
+    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (config.vocab_size, hidden)}
+    for layer in range(config.num_layers):
+        at = f"model.layers.{layer}."
+        linears = {
+            "self_attn.q_proj": (config.q_size, hidden),
+            "self_attn.k_proj": (config.kv_size, hidden),
+            "self_attn.v_proj": (config.kv_size, hidden),
+            "self_attn.o_proj": (hidden, config.q_size),
+            "mlp.gate_proj": (inner, hidden),
+            "mlp.up_proj": (inner, hidden),
+            "mlp.down_proj": (hidden, inner),
+        }
+        for name, shape in linears.items():
+            shapes[f"{at}{name}.weight"] = shape
+            if config.attention_bias if name.startswith("self_attn") else config.mlp_bias:
+                shapes[f"{at}{name}.bias"] = shape[:1]
+        shapes[f"{at}input_layernorm.weight"] = (hidden,)
+        shapes[f"{at}post_attention_layernorm.weight"] = (hidden,)
+    shapes["model.norm.weight"] = (hidden,)
+    if not config.tie_word_embeddings:
+        shapes["lm_head.weight"] = (config.vocab_size, hidden)
+    return shapes

@@ -1,0 +1,135 @@
+"""The Llama family's forward pass: RMSNorm, rotary embedding, grouped-query attention, SwiGLU, tied or untied head.
+
+Contract. Input is a flat batch of tokens of any mix of rows; which token belongs to whom only the attention knows,
+through its metadata. Output is logits for the tokens asked for and no others: the head over 49,000 words is the
+widest layer, and a prompt of 200 tokens needs it once.
+
+Weights come by their Hugging Face names from a function, one at a time, so that loading never holds two copies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine.attention.base import Attention, AttentionMetadata, LayerCache
+from engine.models.config import ModelConfig, RopeConfig
+from engine.models.linear import Linear, make_linear
+
+Weights = Callable[[str], Tensor]
+"""Returns the weight of a name, in the model's dtype and on its device."""
+
+
+class Llama:
+    """See the module's docstring."""
+
+    def __init__(self, config: ModelConfig, weights: Weights, attention: Attention) -> None:
+        self.config = config
+        self.embed_tokens = weights("model.embed_tokens.weight")  # [vocab_size, hidden_size]
+        self.layers = [_Layer(config, weights, f"model.layers.{i}.", attention) for i in range(config.num_layers)]
+        self.norm = RMSNorm(weights("model.norm.weight"), config.rms_norm_eps)
+        head = self.embed_tokens if config.tie_word_embeddings else weights("lm_head.weight")
+        self.lm_head = make_linear(head)
+        self.rope = RotaryEmbedding(config, self.embed_tokens.device)
+
+    def forward(
+        self,
+        token_ids: Tensor,  # [num_tokens] int64
+        positions: Tensor,  # [num_tokens] int64
+        caches: Sequence[LayerCache],
+        meta: AttentionMetadata,
+        logits_indices: Tensor,  # [num_sampling_rows] int64, into the flat batch
+    ) -> Tensor:
+        """Logits [num_sampling_rows, vocab_size] in fp32; keys and values of every token are stored on the way."""
+        x = self.embed_tokens[token_ids]  # [num_tokens, hidden_size]
+        cos, sin = self.rope(positions)
+        for layer, cache in zip(self.layers, caches, strict=True):
+            x = layer(x, cos, sin, cache, meta)
+        return self.lm_head(self.norm(x[logits_indices])).float()
+
+
+class _Layer:
+    """x + attention(norm(x)), then x + mlp(norm(x))."""
+
+    def __init__(self, config: ModelConfig, weights: Weights, at: str, attention: Attention) -> None:
+        self.config = config
+        self.attention = attention
+        self.input_norm = RMSNorm(weights(f"{at}input_layernorm.weight"), config.rms_norm_eps)
+        self.post_norm = RMSNorm(weights(f"{at}post_attention_layernorm.weight"), config.rms_norm_eps)
+        attn, mlp = f"{at}self_attn.", f"{at}mlp."
+        self.qkv_proj = _merged(weights, [f"{attn}{n}_proj" for n in "qkv"], bias=config.attention_bias)
+        self.o_proj = _merged(weights, [f"{attn}o_proj"], bias=config.attention_bias)
+        self.gate_up_proj = _merged(weights, [f"{mlp}gate_proj", f"{mlp}up_proj"], bias=config.mlp_bias)
+        self.down_proj = _merged(weights, [f"{mlp}down_proj"], bias=config.mlp_bias)
+
+    def __call__(self, x: Tensor, cos: Tensor, sin: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
+        x = x + self._attend(self.input_norm(x), cos, sin, cache, meta)
+        gate, up = self.gate_up_proj(self.post_norm(x)).chunk(2, dim=-1)  # [num_tokens, intermediate_size] each
+        return x + self.down_proj(F.silu(gate) * up)
+
+    def _attend(self, x: Tensor, cos: Tensor, sin: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
+        heads, kv_heads, head_dim = self.config.num_attention_heads, self.config.num_kv_heads, self.config.head_dim
+        qkv = self.qkv_proj(x).view(
+            -1, heads + 2 * kv_heads, head_dim
+        )  # [num_tokens, q heads | k heads | v heads, dim]
+        qk = rotate(qkv[:, : heads + kv_heads], cos, sin)
+        out = self.attention(qk[:, :heads], qk[:, heads:], qkv[:, heads + kv_heads :], cache, meta)
+        return self.o_proj(out.reshape(-1, self.config.q_size))
+
+
+def _merged(weights: Weights, names: list[str], *, bias: bool) -> Linear:
+    """Layers that read the same input, as one: their rows stacked."""
+    weight = torch.cat([weights(f"{name}.weight") for name in names])
+    return make_linear(weight, torch.cat([weights(f"{name}.bias") for name in names]) if bias else None)
+
+
+class RMSNorm:
+    """x / rms(x) × weight, the mean square taken in fp32."""
+
+    def __init__(self, weight: Tensor, eps: float) -> None:
+        self.weight = weight
+        self.eps = eps
+
+    def __call__(self, x: Tensor) -> Tensor:
+        wide = x.float()
+        scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
+        return (wide * scale).to(x.dtype) * self.weight
+
+
+class RotaryEmbedding:
+    """Angles of every position, computed once in fp32: position × theta^(-2i / head_dim) for pair i of a head."""
+
+    def __init__(self, config: ModelConfig, device: torch.device) -> None:
+        frequencies = rope_frequencies(config.rope, config.head_dim)
+        angles = torch.outer(torch.arange(config.max_position_embeddings).float(), frequencies)
+        angles = torch.cat([angles, angles], dim=-1).to(device)  # [max positions, head_dim]; halves rotate together
+        self.cos, self.sin = angles.cos(), angles.sin()
+
+    def __call__(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """cos and sin [num_tokens, 1, head_dim], to be shared by all heads of a token."""
+        return self.cos[positions].unsqueeze(1), self.sin[positions].unsqueeze(1)
+
+
+def rope_frequencies(rope: RopeConfig, head_dim: int) -> Tensor:
+    """Radians per position of each pair, [head_dim / 2] fp32."""
+    frequencies = 1.0 / rope.theta ** (torch.arange(0, head_dim, 2).float() / head_dim)
+    if rope.kind == "linear":
+        return frequencies / rope.factor
+    if rope.kind == "llama3":
+        # Short wavelengths stay, long ones are stretched by `factor`, those between are blended.
+        wavelengths = 2 * math.pi / frequencies
+        low, high = rope.low_freq_factor, rope.high_freq_factor
+        blend = ((rope.original_max_position_embeddings / wavelengths - low) / (high - low)).clamp(0.0, 1.0)
+        return frequencies * blend + frequencies / rope.factor * (1 - blend)
+    return frequencies
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary embedding of x [num_tokens, heads, head_dim]: the first half of a head turned against the second."""
+    first, second = x.chunk(2, dim=-1)
+    turned = torch.cat([-second, first], dim=-1)
+    return (x * cos + turned * sin).to(x.dtype)
