@@ -1,0 +1,168 @@
+"""/api: the same facts as the page, as JSON, and the few actions there are."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.bodies import parse_json
+from app.engines import Supervisor
+from app.history import compress
+from app.hub import Hub
+from app.ledger import Entry
+from app.problems import Problem
+from app.record import EngineRecord
+from app.security import owner_of
+from app.state_view import engine_state, request_detail, request_list
+from app.submit import find_engine
+from app.wire import Json, encode, encode_bytes
+
+MAX_GATE_STEPS = 1_000_000
+DEFAULT_STEPS = 500
+
+
+def _json(value: Json, status: int = 200) -> Response:
+    return Response(encode_bytes(value), status, media_type="application/json")
+
+
+def engine_of(request: Request) -> tuple[Hub, EngineRecord]:
+    """The engine named in the query, or the only one. Raises Problem."""
+    hub: Hub = request.state.hub
+    return hub, find_engine(hub, request.query_params.get("engine"))
+
+
+async def state(request: Request) -> Response:
+    """GET /api/state"""
+    return _json(engine_state(*engine_of(request)))
+
+
+async def config(request: Request) -> Response:
+    """GET /api/config"""
+    _, record = engine_of(request)
+    return _json({"engine": record.id, "config": record.state["config"] if record.state else None})
+
+
+async def steps(request: Request) -> Response:
+    """GET /api/steps?since=STEP&limit=M: steps numbered above `since` that the ring still holds, oldest first."""
+    hub, record = engine_of(request)
+    since = _count(request, "since", 0)
+    limit = _count(request, "limit", DEFAULT_STEPS)
+    chosen = [raw for number, raw in record.steps if number > since][:limit]
+    head = f'{{"hub":{encode(hub.id)},"engine":{encode(record.id)},"epoch":{encode(record.epoch)}'
+    return Response(f'{head},"steps":[{",".join(chosen)}]}}', media_type="application/json")
+
+
+def _count(request: Request, name: str, default: int) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdecimal()) or len(text) > 15:
+        raise Problem(400, f"{name} must be a whole number from 0.", param=name)
+    return int(text)
+
+
+# -- requests --------------------------------------------------------------------------------------------------
+
+
+async def requests(request: Request) -> Response:
+    """GET /api/requests"""
+    hub, record = engine_of(request)
+    return _json({"hub": hub.id, "engine": record.id, "requests": request_list(hub, record)})
+
+
+def find_entry(request: Request) -> Entry:
+    """The entry named in the path: our id, or the one OpenAI's clients were given. Raises Problem."""
+    hub: Hub = request.state.hub
+    request_id: str = request.path_params["request_id"]
+    entry = hub.ledger.entries.get(request_id.removeprefix("chatcmpl-").removeprefix("cmpl-"))
+    if entry is None:
+        raise Problem(404, "No such request, or it ended too long ago.", param="id")
+    return entry
+
+
+async def request_by_id(request: Request) -> Response:
+    """GET /api/requests/{id}"""
+    return _json(request_detail(request.state.hub, find_entry(request), owner_of(request)))
+
+
+async def abort(request: Request) -> Response:
+    """DELETE /api/requests/{id}: ends it in whatever state it is; twice is the same as once."""
+    hub: Hub = request.state.hub
+    entry = find_entry(request)
+    if not entry.over:
+        reply = await hub.command(hub.engine(entry.engine), {"cmd": "abort", "request": entry.id})
+        if not reply["ok"] and not entry.over:
+            raise Problem(409, reply["error"] or "The engine refused.")
+    return _json({"ok": True, "request": entry.id})
+
+
+# -- actions ---------------------------------------------------------------------------------------------------
+
+
+async def gate(request: Request) -> Response:
+    """POST /api/gate {"action": "pause" | "run" | "step", "steps": n}"""
+    hub, record = engine_of(request)
+    body = parse_json(await request.body())
+    return _json(await move_gate(hub, record, body.get("action"), body.get("steps")))
+
+
+async def move_gate(hub: Hub, record: EngineRecord, action: object, steps: object) -> Json:
+    """Pause, run or step the engine. Raises Problem or EngineAway."""
+    if action in ("rate", "break"):
+        raise Problem(400, f"The gate's {action} comes later; it knows pause, run and step.", param="action")
+    if action not in ("pause", "run", "step"):
+        raise Problem(400, "action must be pause, run or step.", param="action")
+    steps = 1 if steps is None else steps
+    if not isinstance(steps, int) or isinstance(steps, bool) or not 1 <= steps <= MAX_GATE_STEPS:
+        raise Problem(400, f"steps must be a whole number from 1 to {MAX_GATE_STEPS}.", param="steps")
+    reply = await hub.command(record, {"cmd": "gate", "action": action, "steps": steps})
+    if not reply["ok"]:
+        raise Problem(409, reply["error"] or "The engine refused.")
+    return {"ok": True, "effect": reply["effect"], "gate": record.state["gate"] if record.state else None}
+
+
+async def engine(request: Request) -> Response:
+    """POST /api/engine {"action": "restart" | "reset_prefix_cache", "force": bool}"""
+    hub, record = engine_of(request)
+    body = parse_json(await request.body())
+    force = body.get("force", False)
+    if not isinstance(force, bool):
+        raise Problem(400, "force must be true or false.", param="force")
+    match body.get("action"):
+        case "restart":
+            return _json(await restart(request.state.supervisor, hub, record, force=force))
+        case "reset_prefix_cache":
+            reply = await hub.command(record, {"cmd": "reset_prefix_cache"})
+            if not reply["ok"]:
+                raise Problem(409, reply["error"] or "The engine refused.")
+            return _json({"ok": True, "effect": reply["effect"]})
+        case "reset":
+            raise Problem(400, "The stage reset comes later.", param="action")
+    raise Problem(400, "action must be restart or reset_prefix_cache.", param="action")
+
+
+async def restart(supervisor: Supervisor | None, hub: Hub, record: EngineRecord, *, force: bool) -> Json:
+    """Start a new process for the engine; its live requests end with an error, so they must be few or forced."""
+    if supervisor is None or not record.restartable:
+        raise Problem(409, "This engine was not started by Stepscope, so it cannot be restarted from here.")
+    live = len(hub.ledger.live(record.id))
+    if live and not force:
+        noun = "request is" if live == 1 else "requests are"
+        raise Problem(409, f"{live} {noun} live and would end with an error; restart with force to do it all the same.")
+    await supervisor.restart()
+    return {"ok": True, "effect": "restart", "ended": live}
+
+
+async def recording(request: Request) -> Response:
+    """GET /api/recording: the ring as a `.jsonl.gz`."""
+    _, record = engine_of(request)
+    if record.hello is None:
+        raise Problem(409, "There is nothing to record yet: the engine has not loaded.")
+    data = await asyncio.to_thread(compress, record.history.lines(encode(record.hello)))
+    name = f"stepscope-{record.id}-{record.epoch}.jsonl.gz"
+    safe = "".join(char if char.isascii() and (char.isalnum() or char in ".-_") else "_" for char in name)
+    return Response(
+        data, media_type="application/gzip", headers={"Content-Disposition": f'attachment; filename="{safe}"'}
+    )

@@ -1,0 +1,91 @@
+"""`stepscope doctor`: what was found, what will be used, and why. Prints one line per finding."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import metadata
+
+from app.server import PortTaken, bind
+from engine.config import EngineConfig
+from engine.errors import StepscopeError
+from engine.model_source import find_source
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+PROBE_TIMEOUT_S = 120
+
+# In a process of its own: the app imports no torch.
+_PROBE = """
+import json, torch
+cuda = torch.cuda.is_available()
+print(json.dumps({
+    "torch": torch.__version__, "threads": torch.get_num_threads(), "cuda": cuda,
+    "name": torch.cuda.get_device_name() if cuda else None,
+    "bytes": torch.cuda.mem_get_info()[1] if cuda else None,
+}))
+"""
+
+Say = Callable[[str], None]
+
+
+def examine(config: EngineConfig, port: int, say: Say) -> bool:
+    """Whether `serve` can be expected to work with this config and port."""
+    say(f"stepscope {metadata.version('stepscope')} on Python {platform.python_version()}, {platform.platform()}")
+    findings = [_device(config, say), _model(config, say), _port(port, say)]
+    _browser(say)
+    return all(findings)
+
+
+def _device(config: EngineConfig, say: Say) -> bool:
+    try:
+        probe = subprocess.run(
+            [sys.executable, "-c", _PROBE], capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=True
+        )
+        found = json.loads(probe.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        say("device   torch cannot be imported; install the project again (make run does)")
+        return False
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    say(f"device   cpu: {cores} cores, {found['threads']} threads for torch {found['torch']}")
+    if found["cuda"]:
+        say(f"         cuda: {found['name']}, {found['bytes'] / 2**30:.1f} GiB")
+    elif config.device == "cuda":
+        say("         cuda: none found, but --device cuda asks for it")
+        return False
+    chosen = config.device if config.device != "auto" else "cuda" if found["cuda"] else "cpu"
+    why = "asked for" if config.device != "auto" else "the best there is"
+    say(f"         used: {chosen} ({why}), dtype {config.dtype}")
+    return True
+
+
+def _model(config: EngineConfig, say: Say) -> bool:
+    try:
+        source = find_source(config)
+    except StepscopeError as error:
+        say(f"model    {error}")
+        return False
+    where = source.path or "to be fetched at the first start"
+    say(f"model    {source.name} ({source.kind.value}): {where}")
+    return True
+
+
+def _port(port: int, say: Say) -> bool:
+    try:
+        bind("127.0.0.1", port).close()
+    except PortTaken as taken:
+        say(f"port     {taken}")
+        return False
+    say(f"port     {port} on 127.0.0.1 is free")
+    return True
+
+
+def _browser(say: Say) -> None:
+    """Only the browser tests need one here; any browser shows the page."""
+    named = os.environ.get("CHROMIUM")
+    found = named or next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    say(f"browser  {found or 'none found for the browser tests; the page itself needs any modern browser'}")

@@ -1,0 +1,145 @@
+"""The supervisor of the local engine process.
+
+Contract: at most one process at a time; its exit is noticed at once and told to the hub with its reason; it
+ends when the app does, however the app ends, because it exits when its stdin closes; what it prints goes to
+the terminal, and its last words are kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+import engine
+from app.hub import Hub
+
+NAME = "main"
+TOKEN_VARIABLE = "STEPSCOPE_ENGINE_TOKEN"
+LAST_WORDS = 20  # lines of stderr kept
+LAST_WORDS_CHARS = 300
+CONFIG_EXIT = 2  # it could not start, and said why in one sentence
+POLITE_S = 1.5  # between asking the process to end and ending it
+
+
+class Supervisor:
+    """Starts, watches, restarts and ends one engine process."""
+
+    def __init__(self, hub: Hub, argv: Sequence[str], *, app_url: str) -> None:
+        self._hub = hub
+        self._command = [sys.executable, "-P", "-m", "engine", "--app", app_url, "--name", NAME]
+        self._command += ["--redaction", hub.settings.share_text.value, *argv]
+        self._process: asyncio.subprocess.Process | None = None
+        self._watcher: asyncio.Task[None] | None = None
+        self._stop_reason: str | None = None
+        self._busy = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Start the process; the hub shows it as starting from now on."""
+        record = self._hub.engine(NAME)
+        record.restartable = True
+        record.starting()
+        self._stop_reason = None
+        self._process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=self._environment(),
+            start_new_session=True,  # Ctrl-C in the terminal is for the app, which then ends it in order
+        )
+        self._watcher = asyncio.create_task(self._watch(self._process))
+        self._hub.poke()
+
+    def _environment(self) -> dict[str, str]:
+        """Ours, with the token, and with the folder this very `engine` package was imported from."""
+        home = str(Path(engine.__file__).resolve().parent.parent)
+        path = os.pathsep.join([home, *filter(None, [os.environ.get("PYTHONPATH")])])
+        return {**os.environ, TOKEN_VARIABLE: self._hub.settings.engine_token, "PYTHONPATH": path}
+
+    async def restart(self) -> None:
+        """End the process if there is one, and start a new one."""
+        async with self._busy:
+            await self._end("It was restarted.")
+            await self.start()
+
+    async def stop(self) -> None:
+        """End the process for good."""
+        async with self._busy:
+            await self._end("Stepscope is shutting down.")
+
+    @property
+    def pid(self) -> int | None:
+        """The running process's id."""
+        process = self._process
+        return process.pid if process is not None and process.returncode is None else None
+
+    def kill(self) -> None:
+        """End the process and what it started at once, without a loop to wait on."""
+        if self.pid is not None:
+            _kill_group(self.pid)
+
+    async def _end(self, reason: str) -> None:
+        process, watcher = self._process, self._watcher
+        if process is None or watcher is None:
+            return
+        self._stop_reason = reason
+        if process.stdin is not None:
+            process.stdin.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(POLITE_S):
+                await asyncio.shield(watcher)
+        self.kill()
+        await watcher
+
+    async def _watch(self, process: asyncio.subprocess.Process) -> None:
+        words: deque[str] = deque(maxlen=LAST_WORDS)
+        forwarding = asyncio.create_task(_forward(process, words))
+        code = await process.wait()
+        _kill_group(process.pid)  # a download that it had started
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.5):  # a grandchild may hold the pipe open
+                await forwarding
+        forwarding.cancel()
+        last = next((line for line in reversed(words) if line.strip()), "")[:LAST_WORDS_CHARS]
+        reason = self._stop_reason or exit_reason(code, last)
+        self._hub.engine_gone(NAME, reason, last or None)
+
+
+def _kill_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def exit_reason(code: int, last_words: str) -> str:
+    """Why a process ended, as a sentence for the page."""
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            name = signal.Signals(-code).name
+            hint = " It may have run out of memory." if -code == signal.SIGKILL else ""
+            return f"Its process was ended by signal {-code} ({name}).{hint}"
+        return f"Its process was ended by signal {-code}."
+    if code == CONFIG_EXIT and last_words:
+        return last_words
+    return f"Its process ended with exit code {code}; the terminal shows its last words."
+
+
+async def _forward(process: asyncio.subprocess.Process, words: deque[str]) -> None:
+    """Copy the process's stderr to ours, line by line, and remember the end of it."""
+    assert process.stderr is not None
+    while True:
+        try:
+            line = await process.stderr.readline()
+        except ValueError:
+            continue  # a line longer than the reader's limit; it was dropped
+        if not line:
+            return
+        text = line.decode(errors="replace")
+        words.append(text.rstrip())
+        with contextlib.suppress(OSError):
+            sys.stderr.write(text)
+            sys.stderr.flush()

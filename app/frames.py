@@ -1,0 +1,79 @@
+"""Frames: what viewers are sent, encoded once for all of them.
+
+A frame is `{"hub", "n", "engines"?, "events"}`; `n` grows by one. Text rides beside the frame that it was
+ready with, one message per reader who may see it. The ring is bounded in frames and bytes; a viewer whose next
+frame has left it needs a keyframe.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from app.ledger import TextDelta
+from app.wire import Json, encode
+
+RING_FRAMES = 256
+RING_BYTES = 8 * 2**20
+
+
+class Frame:
+    """One frame and the text that goes with it."""
+
+    __slots__ = ("_deltas", "_texts", "hub", "n", "num_bytes", "payload")
+
+    def __init__(self, hub: str, n: int, payload: str, deltas: list[TextDelta]) -> None:
+        self.hub = hub
+        self.n = n
+        self.payload = payload
+        self._deltas = deltas
+        self._texts: dict[str | None, str | None] = {}
+        self.num_bytes = len(payload) + sum(len(delta.text) for delta in deltas)
+
+    def text(self, owner: str | None, *, everything: bool) -> str | None:
+        """The text message for one reader, or None when there is nothing for it to read."""
+        if not self._deltas or (owner is None and not everything):
+            return None
+        reader = None if everything else owner
+        if reader not in self._texts:
+            mine = [delta for delta in self._deltas if everything or delta.owner == owner]
+            self._texts[reader] = text_message(self.hub, [_entry(delta) for delta in mine]) if mine else None
+        return self._texts[reader]
+
+
+def _entry(delta: TextDelta) -> Json:
+    return {"request": delta.request, "offset": delta.offset, "text": delta.text}
+
+
+def text_message(hub: str, entries: list[Json]) -> str:
+    return encode({"hub": hub, "text": entries})
+
+
+def frame_payload(hub: str, n: int, events: list[str], *, engines: list[Json] | None, key: bool = False) -> str:
+    """Splice events that are JSON already into a frame."""
+    head = f'{{"hub":{encode(hub)},"n":{n}'
+    if key:
+        head += ',"key":true'
+    if engines is not None:
+        head += f',"engines":{encode(engines)}'
+    return f'{head},"events":[{",".join(events)}]}}'
+
+
+class FrameRing:
+    """The most recent frames, in order and without a hole."""
+
+    def __init__(self) -> None:
+        self._frames: deque[Frame] = deque()
+        self._num_bytes = 0
+
+    def append(self, frame: Frame) -> None:
+        self._frames.append(frame)
+        self._num_bytes += frame.num_bytes
+        while len(self._frames) > RING_FRAMES or (len(self._frames) > 1 and self._num_bytes > RING_BYTES):
+            self._num_bytes -= self._frames.popleft().num_bytes
+
+    def get(self, n: int) -> Frame | None:
+        """Frame number n, or None when it is not in the ring (any more, or yet)."""
+        if not self._frames:
+            return None
+        index = n - self._frames[0].n
+        return self._frames[index] if 0 <= index < len(self._frames) else None

@@ -1,0 +1,86 @@
+"""The ring of an engine's recent events, and the recording made of it.
+
+Contract: the ring is a sequence of segments, each a `key` followed by the events after it, so it can lose its
+oldest segment at any time and what is left is still a whole recording: hello, key, events, key, events …
+Bounded in segments and in bytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+SEGMENT_EVENTS = 256
+SEGMENT_SECONDS = 5.0
+MAX_SEGMENTS = 64
+MAX_BYTES = 24 * 2**20
+
+
+@dataclass(slots=True)
+class _Segment:
+    key: str
+    began: float
+    events: list[str] = field(default_factory=list)
+    num_bytes: int = 0
+    eventful: bool = False  # holds more than heartbeats
+
+
+class History:
+    """Recent events of one epoch, as JSON texts."""
+
+    def __init__(self) -> None:
+        self._segments: deque[_Segment] = deque()
+        self._num_bytes = 0
+
+    def clear(self) -> None:
+        self._segments.clear()
+        self._num_bytes = 0
+
+    def append(self, kind: str, raw: str, now: float, key: Callable[[], str]) -> None:
+        """Add one event that has been folded; `key()` renders the state after it when a segment ends."""
+        if not self._segments:
+            self.begin(key(), now)
+            return
+        segment = self._segments[-1]
+        segment.events.append(raw)
+        segment.num_bytes += len(raw)
+        self._num_bytes += len(raw)
+        segment.eventful = segment.eventful or kind != "beat"
+        old = segment.eventful and now - segment.began >= SEGMENT_SECONDS
+        if old or len(segment.events) >= SEGMENT_EVENTS:
+            self.begin(key(), now)
+
+    def note(self, raw: str) -> None:
+        """Add a line that is not folded, such as `text`."""
+        if self._segments:
+            segment = self._segments[-1]
+            segment.events.append(raw)
+            segment.num_bytes += len(raw)
+            self._num_bytes += len(raw)
+
+    def begin(self, key: str, now: float) -> None:
+        """Start a segment at `key`."""
+        self._segments.append(_Segment(key, now, num_bytes=len(key)))
+        self._num_bytes += len(key)
+        while len(self._segments) > MAX_SEGMENTS or (len(self._segments) > 1 and self._num_bytes > MAX_BYTES):
+            self._num_bytes -= self._segments.popleft().num_bytes
+
+    def lines(self, hello: str) -> list[str]:
+        """A whole recording, line by line."""
+        lines = [hello]
+        for segment in self._segments:
+            lines.append(segment.key)
+            lines.extend(segment.events)
+        return lines
+
+
+def compress(lines: list[str]) -> bytes:
+    """A `.jsonl.gz` of these lines. Takes a while for a full ring: call it off the event loop."""
+    buffer = io.BytesIO()
+    with gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=5, mtime=0) as file:
+        for line in lines:
+            file.write(line.encode() + b"\n")
+    return buffer.getvalue()

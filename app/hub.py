@@ -1,0 +1,282 @@
+"""The hub: engines on one side, viewers on the other, and what it remembers between them.
+
+Everything runs on one event loop, so each method sees and leaves whole states. Events are folded, recorded and
+handed to HTTP streams the moment they come; viewers get them bundled into frames by one clock, at most
+FRAMES_PER_S a second. Keyframes are made only right after a frame was closed, so that a viewer never folds an
+event twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from app.frames import Frame, FrameRing, frame_payload, text_message
+from app.ledger import Entry, Ledger
+from app.record import EngineRecord, Status
+from app.settings import Settings, ShareText
+from app.wire import Json, WireError, encode, read_event
+
+FRAMES_PER_S = 30
+CHECK_S = 0.25  # how often the engines' statuses are looked at when nothing happens
+HEARTBEAT_S = 10.0  # an empty frame after this long without one, for proxies that drop idle sockets
+REPLY_TIMEOUT_S = 5.0
+MAX_NAME = 64  # characters of an engine's name
+RECONNECT_GRACE_S = 5.0  # a lost engine socket may come back this long before its engine counts as gone
+
+log = logging.getLogger("stepscope")
+
+Observer = Callable[[EngineRecord, Json], None]
+
+
+class EngineAway(Exception):
+    """A command cannot reach its engine, or was not answered; the message is for the caller."""
+
+
+class EngineLink(Protocol):
+    """The way down to one engine."""
+
+    def send(self, command: str) -> None: ...
+
+
+class Viewer(Protocol):
+    """What the hub asks of a viewer: to be woken, and to say whether it needs a keyframe."""
+
+    needs_key: bool
+
+    def take_key(self, n: int, payload: str) -> None: ...
+    def wake(self) -> None: ...
+
+
+class Hub:
+    """Engines, viewers, frames, ledger."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.id = secrets.token_hex(4)
+        self.settings = settings
+        self.share_all = settings.share_text is ShareText.ALL
+        self.engines: dict[str, EngineRecord] = {}
+        self.ledger = Ledger()
+        self.frames = FrameRing()
+        self.viewers: set[Viewer] = set()
+        self.observers: list[Observer] = []
+        self.n = 0
+        self.closing = False
+        self._links: dict[str, EngineLink] = {}
+        self._replies: dict[str, asyncio.Future[Json]] = {}
+        self._pending: list[str] = []
+        self._told: list[Json] = []
+        self._framed_at = time.monotonic()
+        self._wake = asyncio.Event()
+        self._request_ids = itertools.count(1)
+        self._cmd_ids = itertools.count(1)
+
+    # -- engines ---------------------------------------------------------------------------------------------
+
+    def engine(self, name: str) -> EngineRecord:
+        """The record of an engine, made on first sight."""
+        if name not in self.engines:
+            self.engines[name] = EngineRecord(name, self.ledger, share_all=self.share_all)
+        return self.engines[name]
+
+    def connected(self, link: EngineLink, text: str) -> str:
+        """An engine dialled in and sent its first message, which names it. Replaces the link it had before."""
+        name: str = read_event(text)["engine"]
+        if not 1 <= len(name) <= MAX_NAME or not name.isprintable():
+            raise WireError(f"an engine's name must have 1 to {MAX_NAME} printable characters")
+        self._links[name] = link
+        record = self.engine(name)
+        record.connected, record.key_asked = True, False
+        return name
+
+    def disconnected(self, name: str, link: EngineLink, reason: str) -> None:
+        """An engine's socket closed. Its process, if it is ours, is given a moment to dial again."""
+        if self._links.get(name) is not link:
+            return
+        del self._links[name]
+        record = self.engine(name)
+        record.connected = False
+        self._wake.set()
+        if record.restartable:
+            loop = asyncio.get_running_loop()
+            loop.call_later(RECONNECT_GRACE_S, self._give_up, record, reason)
+        else:
+            self.engine_gone(name, reason)
+
+    def _give_up(self, record: EngineRecord, reason: str) -> None:
+        if not record.connected and record.status(time.monotonic()) is Status.SILENT:
+            self.engine_gone(record.id, reason)
+
+    def engine_gone(self, name: str, reason: str, detail: str | None = None) -> None:
+        """An engine's process exited, or its socket did not come back."""
+        record = self.engine(name)
+        last_words = record.lose(reason, time.monotonic(), detail)
+        if last_words is not None:
+            self._publish(record, *last_words)
+        self._wake.set()
+
+    def receive(self, link: EngineLink, text: str) -> None:
+        """One message of a connected engine. Raises WireError when it makes no sense."""
+        event = read_event(text)
+        record = self.engine(event["engine"])
+        if self._links.get(record.id) is not link:
+            raise WireError(f"this connection does not speak for engine {record.id!r:.40}")
+        try:
+            for public, raw in record.receive(event, text, time.monotonic()):
+                self._publish(record, public, raw)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            record.distrust()
+            log.warning("engine %s sent a %s event that cannot be folded: %r", record.id, event["kind"], error)
+            raise WireError(f"the engine sent a {event['kind'][:20]} event that does not fit its state") from None
+        if record.wants_key:
+            self._ask_for_key(record, link)
+        self._wake.set()
+
+    def _ask_for_key(self, record: EngineRecord, link: EngineLink) -> None:
+        if not record.key_asked:
+            record.key_asked = True
+            with contextlib.suppress(EngineAway):
+                link.send(encode({"cmd": "key", "cmd_id": self._next_cmd_id()}))
+
+    def _publish(self, record: EngineRecord, event: Json, raw: str) -> None:
+        self._pending.append(raw)
+        if event["kind"] == "reply":
+            self._settle(event)
+        elif event["kind"] == "key":
+            self._abort_unwanted(record)
+        for observer in self.observers:
+            try:
+                observer(record, event)
+            except Exception:  # whatever watches must not stop the stream
+                log.exception("an observer failed on a %s event", event["kind"])
+
+    def _abort_unwanted(self, record: EngineRecord) -> None:
+        """An engine that came back may still work on requests whose callers were told that they are lost."""
+        for request_id, request in record.state["requests"].items() if record.state else ():
+            entry = self.ledger.entries.get(request_id)
+            if entry is not None and entry.lost is not None and request["status"] != "finished":
+                self.abort(entry)
+
+    # -- commands --------------------------------------------------------------------------------------------
+
+    def send(self, record: EngineRecord, command: Json) -> str:
+        """Send a command down; returns its id. Raises EngineAway."""
+        link = self._links.get(record.id)
+        if link is None:
+            reason = record.reason(record.status(time.monotonic())) or "It is not connected."
+            raise EngineAway(f"Engine {record.id} cannot be reached. {reason}")
+        cmd_id = str(command.get("cmd_id") or self._next_cmd_id())
+        link.send(encode({**command, "cmd_id": cmd_id}))
+        return cmd_id
+
+    async def command(self, record: EngineRecord, command: Json) -> Json:
+        """Send a command and wait for its reply event. Raises EngineAway."""
+        cmd_id = self.send(record, command)
+        future: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        self._replies[cmd_id] = future
+        try:
+            async with asyncio.timeout(REPLY_TIMEOUT_S):
+                return await future
+        except TimeoutError:
+            raise EngineAway(f"Engine {record.id} has not answered for {REPLY_TIMEOUT_S:g} s.") from None
+        finally:
+            del self._replies[cmd_id]
+
+    def _settle(self, reply: Json) -> None:
+        future = self._replies.get(reply["cmd_id"])
+        if future is not None and not future.done():
+            future.set_result(reply)
+        entry = self.ledger.entries.get(reply["cmd_id"])
+        if entry is not None and entry.arrived is None and not reply["ok"]:
+            self.ledger.lose(entry, "The engine did not understand the request.")
+
+    def _next_cmd_id(self) -> str:
+        return f"c{next(self._cmd_ids)}"
+
+    def next_request_id(self) -> str:
+        return f"R{next(self._request_ids)}"
+
+    def submit(self, record: EngineRecord, entry: Entry, command: Json) -> None:
+        """Hand a request to its engine. Raises EngineAway, and then keeps no entry."""
+        self.send(record, {"cmd": "submit", "cmd_id": entry.id, "request": entry.id, **command})
+        self.ledger.open(entry)
+
+    def abort(self, entry: Entry) -> None:
+        """Ask the engine to end a request; asking twice, or for one that is over, does no harm."""
+        entry.wanted = False
+        with contextlib.suppress(EngineAway):
+            self.send(self.engine(entry.engine), {"cmd": "abort", "request": entry.id})
+
+    # -- viewers ---------------------------------------------------------------------------------------------
+
+    def poke(self) -> None:
+        """Have the clock look soon: a viewer needs a keyframe, or a status changed."""
+        self._wake.set()
+
+    def summaries(self) -> list[Json]:
+        now = time.monotonic()
+        return [record.summary(now) for record in self.engines.values()]
+
+    def whole_text(self, owner: str | None) -> str | None:
+        """Every readable prompt and answer of the requests that the states still show."""
+        shown = {request for record in self.engines.values() if record.state for request in record.state["requests"]}
+        entries = [
+            {"request": entry.id, "offset": 0, "text": entry.text, "prompt": entry.prompt}
+            for entry in self.ledger.readable(owner, everything=self.share_all)
+            if entry.id in shown
+        ]
+        return text_message(self.id, entries) if entries else None
+
+    async def run(self) -> None:
+        """The frame clock; runs until cancelled."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CHECK_S):
+                    await self._wake.wait()
+            self._wake.clear()
+            try:
+                self._tick(time.monotonic())
+            except Exception:  # a fault in one frame must not end all of them
+                log.exception("a frame could not be made")
+            await asyncio.sleep(1 / FRAMES_PER_S)
+
+    def _tick(self, now: float) -> None:
+        summaries = self.summaries()
+        changed = summaries != self._told
+        deltas = self.ledger.drain_deltas()
+        if self._pending or changed or deltas or now - self._framed_at > HEARTBEAT_S:
+            self.n += 1
+            payload = frame_payload(self.id, self.n, self._pending, engines=summaries if changed else None)
+            self.frames.append(Frame(self.id, self.n, payload, deltas))
+            self._pending, self._told, self._framed_at = [], summaries, now
+        waiting = [viewer for viewer in self.viewers if viewer.needs_key]
+        if waiting:
+            key = self._keyframe(summaries)
+            for viewer in waiting:
+                viewer.take_key(self.n, key)
+        for viewer in self.viewers:
+            viewer.wake()
+
+    def _keyframe(self, summaries: list[Json]) -> str:
+        events: list[str] = []
+        for record in self.engines.values():
+            if record.hello is not None:
+                events.append(encode(record.hello))
+                if record.state is not None:
+                    events.append(record.key())
+        return frame_payload(self.id, self.n, events, engines=summaries, key=True)
+
+    def close(self, reason: str) -> None:
+        """The app is about to stop: end every open request with a reason, so that streams can say it."""
+        self.closing = True
+        for record in self.engines.values():
+            self.ledger.lose_all(record.id, reason)
+
+    def status(self, record: EngineRecord) -> Status:
+        return record.status(time.monotonic())

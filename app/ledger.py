@@ -1,0 +1,194 @@
+"""The ledger: what the app itself remembers of each request, beside the folded state.
+
+The public stream holds no text and forgets a finished request after a while. The ledger keeps its prompt and
+answer for those who may read them, its timeline, and wakes the HTTP response that waits for it.
+
+Invariants: an entry is over exactly when it is rejected, finished or lost; text only grows, and a hole in it
+loses the entry rather than being skipped; the ledger holds every live entry and the last KEPT that are over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from app.wire import Json
+
+KEPT = 256  # requests that are over
+TIMELINE_KEPT = 4096  # entries of one request's timeline
+PROMPT_SHOWN = 4000  # characters of a prompt kept for showing it again
+
+_HEADER = frozenset({"kind", "engine", "epoch", "seq"})
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Entry:
+    """One request as the app knows it."""
+
+    id: str
+    engine: str
+    owner: str | None = None
+    prompt: str | None = None
+    conversation: str | None = None
+    read_at: float | None = None  # app clock: its HTTP request had been read
+    arrived: Json | None = None
+    rejected: Json | None = None
+    finished: Json | None = None
+    lost: str | None = None  # why nothing more will come
+    wanted: bool = True  # somebody still waits for it; an abort has not been sent
+    num_cached_tokens: int = 0
+    first_token_at: float | None = None  # app clock: its first token was heard of
+    written_at: float | None = None  # app clock: its first text had been handed to the client's socket
+    parts: list[str] = field(default_factory=list)
+    length: int = 0  # characters in `parts`
+    timeline: deque[Json] = field(default_factory=lambda: deque(maxlen=TIMELINE_KEPT))
+    snapshot: Json | None = None  # the folded request at its end
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def over(self) -> bool:
+        return self.rejected is not None or self.finished is not None or self.lost is not None
+
+    @property
+    def text(self) -> str:
+        return "".join(self.parts)
+
+    async def change(self) -> None:
+        """Wait for the next change. Look at the entry first: there is no await between look and wait to miss one."""
+        self._changed.clear()
+        await self._changed.wait()
+
+    def touch(self) -> None:
+        """Wake whoever waits for a change."""
+        self._changed.set()
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of one answer, for the viewers who may read it."""
+
+    owner: str | None
+    request: str
+    offset: int
+    text: str
+
+
+class Ledger:
+    """All entries, by request id."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Entry] = {}
+        self._over: deque[str] = deque()
+        self._deltas: list[TextDelta] = []
+
+    def open(self, entry: Entry) -> Entry:
+        """Start an entry for a request that is about to be submitted."""
+        if entry.prompt is not None and len(entry.prompt) > PROMPT_SHOWN:
+            entry.prompt = entry.prompt[:PROMPT_SHOWN] + "…"
+        self.entries[entry.id] = entry
+        return entry
+
+    def live(self, engine: str) -> list[Entry]:
+        return [entry for entry in self.entries.values() if entry.engine == engine and not entry.over]
+
+    # -- what an engine says ---------------------------------------------------------------------------------
+
+    def apply(self, event: Json, now: float) -> None:
+        """A `request` or `step` event, before the state folds it."""
+        if event["kind"] == "step":
+            for row in event["rows"]:
+                self._note_row(event, row)
+            return
+        entry = self._entry(event)
+        entry.timeline.append({name: value for name, value in event.items() if name not in _HEADER})
+        match event["event"]:
+            case "arrived":
+                entry.arrived, entry.owner = event, event["owner"]
+            case "rejected":
+                entry.rejected = event
+                self._retire(entry)
+            case "admitted":
+                entry.num_cached_tokens = event["cached"]
+            case "first_token":
+                entry.first_token_at = now
+            case "finished":
+                entry.finished = event
+                self._retire(entry)
+        entry.touch()
+
+    def add_text(self, event: Json) -> None:
+        """A `text` message. Text that was seen before is cut off; a hole ends the entry."""
+        entry = self.entries.get(event["request"])
+        if entry is None or entry.over:
+            return
+        offset, text = event["offset"], event["text"]
+        if offset > entry.length:
+            self.lose(entry, "Part of its answer was lost between the engine and the app.")
+            return
+        fresh = text[entry.length - offset :]
+        if not fresh:
+            return
+        self._deltas.append(TextDelta(entry.owner, entry.id, entry.length, fresh))
+        entry.parts.append(fresh)
+        entry.length += len(fresh)
+        entry.touch()
+
+    def _entry(self, event: Json) -> Entry:
+        """The entry of an event's request; one that was not submitted through this app gets one now."""
+        entry = self.entries.get(event["request"])
+        return entry or self.open(Entry(id=event["request"], engine=event["engine"], wanted=False))
+
+    def _note_row(self, step: Json, row: Json) -> None:
+        entry = self.entries.get(row["request"])
+        if entry is not None:
+            note = {name: row[name] for name in ("phase", "scheduled", "computed", "out")}
+            entry.timeline.append({"event": "step", "step": step["step"], "t": step["t"], **note})
+
+    # -- endings ---------------------------------------------------------------------------------------------
+
+    def lose_all(self, engine: str, reason: str) -> None:
+        """Nothing more will come from this engine: every open request of it ends here."""
+        for entry in self.live(engine):
+            self.lose(entry, reason)
+
+    def reconcile(self, engine: str, requests: Json) -> None:
+        """After a gap, end the entries whose end was in it; `requests` are those of the key that followed."""
+        for entry in self.live(engine):
+            request = requests.get(entry.id)
+            if request is None and entry.arrived is not None:
+                self.lose(entry, "Its end was lost between the engine and the app.")
+            elif request is not None and request["status"] == "finished":
+                self.lose(entry, "Part of its answer was lost between the engine and the app.")
+
+    def lose(self, entry: Entry, reason: str) -> None:
+        """Nothing more will come for this request."""
+        if not entry.over:
+            entry.lost = reason
+            entry.touch()
+            self._retire(entry)
+
+    def _retire(self, entry: Entry) -> None:
+        self._over.append(entry.id)
+        while len(self._over) > KEPT:
+            self.entries.pop(self._over.popleft(), None)
+
+    # -- text for viewers ------------------------------------------------------------------------------------
+
+    def drain_deltas(self) -> list[TextDelta]:
+        """The pieces since the last call, neighbours of one request joined, in order."""
+        joined: dict[str, TextDelta] = {}
+        for delta in self._deltas:
+            before = joined.get(delta.request)
+            if before is not None:
+                delta = TextDelta(delta.owner, delta.request, before.offset, before.text + delta.text)
+            joined[delta.request] = delta
+        self._deltas.clear()
+        return list(joined.values())
+
+    def readable(self, owner: str | None, *, everything: bool) -> Iterator[Entry]:
+        """The entries whose text this reader may see."""
+        for entry in self.entries.values():
+            if everything or (owner is not None and entry.owner == owner):
+                yield entry

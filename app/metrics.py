@@ -1,0 +1,171 @@
+"""/metrics: Prometheus, prefix `stepscope:`, vLLM's suffixes where the meaning is equal.
+
+Gauges and counters are read from the folded state when asked for, so they are true while idle and after an abort;
+histograms take one sample per finished request. An undefined duration gives no sample, and neither does a
+request that was held by the gate. One series per engine; counters go on across restarts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.hub import Hub
+from app.record import EngineRecord, Status
+from app.state import empty_totals
+from app.wire import Json
+
+PREFIX = "stepscope:"
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+
+_HISTOGRAMS = {
+    "ttft_us": ("time_to_first_token_seconds", "First output token minus arrival, queueing included."),
+    "tpot_us": ("time_per_output_token_seconds", "Decode time over output tokens minus one, per request (TPOT)."),
+    "e2e_us": ("e2e_request_latency_seconds", "Last output token, or end, minus arrival."),
+    "queue_us": ("request_queue_time_seconds", "First scheduled minus arrival."),
+    "prefill_us": ("request_prefill_time_seconds", "First output token minus first scheduled."),
+    "decode_us": ("request_decode_time_seconds", "Last output token minus first output token."),
+}
+_COUNTERS = {
+    "output_tokens": ("generation_tokens", "Output tokens accepted."),
+    "preemptions": ("num_preemptions", "Preemptions by recompute."),
+    "prefix_queried_tokens": ("prefix_cache_queries", "Prompt tokens looked up at first admission."),
+    "prefix_hit_tokens": ("prefix_cache_hits", "Prompt tokens found in the prefix cache at first admission."),
+    "steps": ("engine_steps", "Engine steps."),
+    "prefill_tokens": ("prefill_tokens", "Tokens computed in prefill rows, recomputation included."),
+    "evictions": ("block_evictions", "Cached idle blocks whose hash was dropped."),
+    "rejected": ("request_rejected", "Requests refused at the door."),
+}
+
+
+class Metrics:
+    """The registry, fed by the hub's events."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.registry = CollectorRegistry()
+        self._hub = hub
+        self._before: dict[str, Json] = {}  # totals of an engine's earlier epochs
+        self._current: dict[str, tuple[str | None, Json]] = {}  # its epoch and totals when last looked at
+        self._prompt_tokens: dict[str, int] = {}
+        self._accepted_us: dict[str, int] = {}  # request -> when its last delivery was
+        self._histograms = {
+            field: Histogram(PREFIX + name, text, ["engine"], buckets=_BUCKETS, registry=self.registry)
+            for field, (name, text) in _HISTOGRAMS.items()
+        }
+        self._itl = Histogram(
+            f"{PREFIX}inter_token_latency_seconds",
+            "Gap between consecutive deliveries of one request (ITL).",
+            ["engine"],
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self.registry.register(self)
+        hub.observers.append(self.observe)
+
+    # -- events ----------------------------------------------------------------------------------------------
+
+    def observe(self, record: EngineRecord, event: Json) -> None:
+        """The hub's observer: takes samples, and keeps counters whole across epochs."""
+        if event["kind"] == "step":
+            self._observe_step(record.id, event)
+        elif event["kind"] == "request":
+            self._observe_request(record.id, event)
+        elif event["kind"] == "hello":
+            self._accepted_us.clear()
+        if record.state is not None:
+            self._note_totals(record)
+
+    def _observe_request(self, engine: str, event: Json) -> None:
+        if event["event"] == "arrived":
+            self._prompt_tokens[engine] = self._prompt_tokens.get(engine, 0) + event["num_prompt_tokens"]
+        elif event["event"] == "finished":
+            self._accepted_us.pop(event["request"], None)
+            if event["timings"]["gated_us"]:
+                return
+            for field, histogram in self._histograms.items():
+                value = event["timings"][field]
+                if value is not None:
+                    histogram.labels(engine).observe(value / 1e6)
+
+    def _observe_step(self, engine: str, event: Json) -> None:
+        for row in event["rows"]:
+            if not row["out"]:
+                continue
+            before = self._accepted_us.get(row["request"])
+            if before is not None and not event["gated"]:
+                self._itl.labels(engine).observe((event["accepted_us"] - before) / 1e6)
+            self._accepted_us[row["request"]] = event["accepted_us"]
+
+    def _note_totals(self, record: EngineRecord) -> None:
+        assert record.state is not None
+        epoch, totals = self._current.get(record.id, (record.epoch, record.state["totals"]))
+        if epoch != record.epoch:
+            self._before[record.id] = _sum(self._before.get(record.id) or empty_totals(), totals)
+        self._current[record.id] = (record.epoch, record.state["totals"])
+
+    # -- scrapes ---------------------------------------------------------------------------------------------
+
+    def collect(self) -> Iterator[Metric]:
+        """prometheus_client's collector protocol."""
+        engines = list(self._hub.engines.values())
+        yield from self._gauges(engines)
+        totals = {record.id: self._totals(record) for record in engines}
+        for member, (name, text) in _COUNTERS.items():
+            family = CounterMetricFamily(PREFIX + name, text, labels=["engine"])
+            for engine, sums in totals.items():
+                family.add_metric([engine], sums[member])
+            yield family
+        prompts = CounterMetricFamily(f"{PREFIX}prompt_tokens", "Prompt tokens of requests taken.", labels=["engine"])
+        success = CounterMetricFamily(
+            f"{PREFIX}request_success", "Requests that ended, by reason.", labels=["engine", "finished_reason"]
+        )
+        for engine, sums in totals.items():
+            prompts.add_metric([engine], self._prompt_tokens.get(engine, 0))
+            for reason, count in sums["finished"].items():
+                success.add_metric([engine, reason], count)
+        yield prompts
+        yield success
+
+    def _totals(self, record: EngineRecord) -> Json:
+        before = self._before.get(record.id) or empty_totals()
+        current = self._current.get(record.id)
+        return _sum(before, current[1]) if current else before
+
+    def _gauges(self, engines: list[EngineRecord]) -> Iterator[Metric]:
+        running = GaugeMetricFamily(f"{PREFIX}num_requests_running", "Requests in the batch.", labels=["engine"])
+        waiting = GaugeMetricFamily(f"{PREFIX}num_requests_waiting", "Requests in the queue.", labels=["engine"])
+        usage = GaugeMetricFamily(
+            f"{PREFIX}kv_cache_usage_perc", "Referenced / usable blocks, 0 to 1.", labels=["engine"]
+        )
+        for record in engines:
+            alive = self._hub.status(record) is not Status.GONE
+            queues = record.state["queues"] if record.state and alive else {"running": [], "waiting": []}
+            running.add_metric([record.id], len(queues["running"]))
+            waiting.add_metric([record.id], len(queues["waiting"]))
+            counts = record.state["blocks"]["counts"] if record.state and alive else {"referenced": 0, "total": 1}
+            usage.add_metric([record.id], counts["referenced"] / max(1, counts["total"]))
+        viewers = GaugeMetricFamily(f"{PREFIX}viewers", "Viewers connected.")
+        viewers.add_metric([], len(self._hub.viewers))
+        up = GaugeMetricFamily(f"{PREFIX}engine_up", "1 when the engine takes requests.", labels=["engine"])
+        for record in engines:
+            up.add_metric([record.id], self._hub.status(record) in (Status.READY, Status.PAUSED))
+        yield from (running, waiting, usage, viewers, up)
+
+
+def _sum(one: Json, other: Json) -> Json:
+    """Two totals added member by member, the nested counts of `finished` included."""
+    return {
+        name: _sum(value, other.get(name) or {}) if isinstance(value, dict) else value + other.get(name, 0)
+        for name, value in one.items()
+    }
+
+
+async def metrics(request: Request) -> Response:
+    """GET /metrics"""
+    page: Metrics = request.state.metrics
+    return Response(generate_latest(page.registry), media_type=CONTENT_TYPE)

@@ -1,0 +1,159 @@
+"""The pages and the form's actions: complete without any script, and htmx partials where a script asks.
+
+A form's action answers a script (`HX-Request`) with a partial and 200, 422, 429 or 503, and a plain browser with a
+303 to a page that shows what became of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from app import api
+from app.bodies import Submission
+from app.conversations import Conversation, Conversations
+from app.examples import EXAMPLES, SYSTEMS
+from app.forms import MAX_COPIES, PromptForm, prompt_form, read_fields, whole_number
+from app.hub import EngineAway, Hub
+from app.ledger import Entry
+from app.problems import Problem, as_problem
+from app.security import owner_of
+from app.state_view import engine_state, request_detail
+from app.submit import arrival, served_model, submit
+from engine.errors import RequestError
+
+REFRESH_S = 2  # how often a page without script looks again
+SEE_OTHER = 303
+
+
+def _render(request: Request, name: str, context: Mapping[str, Any], status: int = 200) -> Response:
+    response: Response = request.state.templates.TemplateResponse(request, name, dict(context), status)
+    return response
+
+
+def _by_script(request: Request) -> bool:
+    return request.headers.get("hx-request") == "true"
+
+
+async def index(request: Request) -> Response:
+    """GET /: everything that is known now, before any script runs."""
+    hub: Hub = request.state.hub
+    record = next(iter(hub.engines.values()), None)
+    owner = owner_of(request)
+    entries = [entry for entry in hub.ledger.entries.values() if entry.arrived is not None]
+    context = {
+        "hub": hub.id,
+        "state": engine_state(hub, record) if record else None,
+        "model_name": served_model(record) if record else "",
+        "requests": [request_detail(hub, entry, owner) for entry in reversed(entries[-64:])],
+        "examples": EXAMPLES,
+        "systems": SYSTEMS,
+        "max_copies": MAX_COPIES,
+        "share_text": hub.settings.share_text.value,
+    }
+    return _render(request, "index.html", context)
+
+
+async def request_page(request: Request) -> Response:
+    """GET /requests/{id}: one request; the page looks again by itself until it has ended."""
+    hub: Hub = request.state.hub
+    entry = api.find_entry(request)
+    detail = request_detail(hub, entry, owner_of(request))
+    response = _render(request, "request.html", {"item": detail, "live": not entry.over, "refresh_s": REFRESH_S})
+    if not entry.over:
+        response.headers["Refresh"] = str(REFRESH_S)
+    return response
+
+
+# -- prompts ---------------------------------------------------------------------------------------------------
+
+
+async def send_prompts(request: Request) -> Response:
+    """POST /prompts: one prompt, copies of it, or a burst of examples."""
+    try:
+        form = prompt_form(await read_fields(request))
+        sent, refused = await _send(request, form)
+        if not sent:
+            raise refused[0]
+    except (Problem, RequestError, EngineAway) as error:
+        return _refusal(request, error)
+    if _by_script(request):
+        requests = [{"id": e.id, "prompt": e.prompt, "conversation": e.conversation} for e in sent]
+        messages = [problem.message for problem in refused]
+        return _render(request, "_prompt_sent.html", {"requests": requests, "refused": messages})
+    return RedirectResponse(f"/requests/{sent[0].id}" if len(sent) == 1 else "/", SEE_OTHER)
+
+
+def _refusal(request: Request, error: Exception) -> Response:
+    """The answer to a form that was not carried out."""
+    problem = as_problem(error)
+    if not _by_script(request):
+        raise error
+    status = problem.status if problem.status in (409, 413, 429, 503) else 422
+    context = {"message": problem.message, "param": problem.param, "status": status}
+    return _render(request, "_prompt_error.html", context, status)
+
+
+async def _send(request: Request, form: PromptForm) -> tuple[list[Entry], list[Problem]]:
+    """Submit everything at once, then see what the engine says to each."""
+    hub: Hub = request.state.hub
+    owner = owner_of(request)
+    conversations: Conversations = request.state.conversations
+    chosen = conversations.find(form.conversation, owner) if form.conversation and not form.burst else None
+    prompts = EXAMPLES[: form.burst] if form.burst else [form.prompt] * form.copies
+    threads = [chosen or conversations.start(owner)]
+    threads += [conversations.start(owner, like=chosen) for _ in prompts[1:]]
+    taken = [_ask(hub, form, prompt, thread, owner) for prompt, thread in zip(prompts, threads, strict=True)]
+    outcomes = await asyncio.gather(*(arrival(hub, entry) for entry in taken), return_exceptions=True)
+    sent = [entry for entry, outcome in zip(taken, outcomes, strict=True) if outcome is None]
+    refused = [as_problem(outcome) for outcome in outcomes if isinstance(outcome, Exception)]
+    return sent, refused
+
+
+def _ask(hub: Hub, form: PromptForm, prompt: str, conversation: Conversation, owner: str | None) -> Entry:
+    messages = conversation.with_question(prompt, form.system)
+    submission = Submission(content={"messages": messages}, sampling=form.sampling)
+    entry = submit(hub, submission, owner=owner, label=None, conversation=conversation.id)
+    conversation.asked(messages, entry)
+    return entry
+
+
+# -- actions without script ------------------------------------------------------------------------------------
+
+
+async def abort(request: Request) -> Response:
+    """POST /requests/{id}/abort"""
+    entry = api.find_entry(request)
+    if not entry.over:
+        request.state.hub.abort(entry)
+    return _done(request, f"/requests/{entry.id}")
+
+
+async def gate(request: Request) -> Response:
+    """POST /gate: `action` and `steps` as form fields."""
+    hub, record = api.engine_of(request)
+    try:
+        fields = await read_fields(request)
+        await api.move_gate(hub, record, fields.get("action"), whole_number(fields, "steps"))
+    except (Problem, RequestError, EngineAway) as error:
+        return _refusal(request, error)
+    return _done(request, "/")
+
+
+async def restart(request: Request) -> Response:
+    """POST /engine/restart: `force` as a form field."""
+    hub, record = api.engine_of(request)
+    try:
+        force = bool((await read_fields(request)).get("force"))
+        await api.restart(request.state.supervisor, hub, record, force=force)
+    except (Problem, RequestError, EngineAway) as error:
+        return _refusal(request, error)
+    return _done(request, "/")
+
+
+def _done(request: Request, page: str) -> Response:
+    return Response(status_code=204) if _by_script(request) else RedirectResponse(page, SEE_OTHER)
