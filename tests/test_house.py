@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+SHIPPED = ("app", "engine", "static", "templates")
 WEB = {"starlette", "uvicorn"}
 TORCH = {"torch", "transformers", "triton"}
 NO_TORCH_NO_MSGSPEC = ("scheduler", "block_pool", "request", "events", "config", "runner")
@@ -132,12 +133,13 @@ def test_template_has_nothing_inline(path: Path) -> None:
 
 
 IMPORT = re.compile(r"""^\s*(?:import\b|export\b[^;"'`(]*?\bfrom\b)[^;"'`(]*?["']([^"']+)["']""", re.MULTILINE)
+COMMENT = re.compile(r"/\*.*?\*/|^\s*//[^\n]*", re.DOTALL | re.MULTILINE)
 UNSAFE = re.compile(r"\b(?:innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|cssText)")
 
 
 @pytest.mark.parametrize("path", own_files(".js"), ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_script_is_a_module_with_named_exports_and_relative_static_imports(path: Path) -> None:
-    source = path.read_text(encoding="utf-8")
+    source = COMMENT.sub("", path.read_text(encoding="utf-8"))
     for name in IMPORT.findall(source):
         assert name.startswith("./") or name.startswith("../"), name
         assert (path.parent / name).is_file(), name
@@ -198,7 +200,7 @@ def test_no_committed_file_names_a_path_of_the_machine_it_was_written_on() -> No
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel built from a copy of the committed tree's shipped folders."""
     source = tmp_path_factory.mktemp("source")
-    for name in ("app", "engine", "static", "templates"):
+    for name in SHIPPED:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
@@ -211,9 +213,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_wheel_carries_every_module_template_and_static_file(wheel: Path) -> None:
     shipped = set(zipfile.ZipFile(wheel).namelist())
-    ours = [p for folder in ("app", "engine") for p in modules(folder)]
-    ours += [p for folder in ("static", "templates") for p in (ROOT / folder).rglob("*") if p.is_file()]
-    names = [p.relative_to(ROOT).as_posix() for p in ours]
+    ours = [p for name in SHIPPED for p in (ROOT / name).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+    names = sorted(p.relative_to(ROOT).as_posix() for p in ours)
     assert [n for n in names if re.sub("^(static|templates)/", r"app/\1/", n) not in shipped] == []
     assert not [n for n in shipped if n.split("/")[0] not in ("app", "engine") and ".dist-info" not in n]
 
