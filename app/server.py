@@ -20,6 +20,7 @@ from app.hub import Hub
 
 MAX_KEYFRAME_BYTES = 16 * 2**20  # what one message of an engine may hold
 GRACE_S = 3
+LAST_WORDS_S = 0.05  # streams say why they end before their connections are shut
 PING_S = 20.0
 
 
@@ -44,7 +45,9 @@ def bind(host: str, port: int) -> socket.socket:
 class Server(uvicorn.Server):
     """Starts the engine once the page is up, and ends streams and engine before it waits for connections."""
 
-    def __init__(self, app: ASGIApp, hub: Hub, supervisor: Supervisor, on_started: Callable[[], None]) -> None:
+    def __init__(
+        self, app: ASGIApp, hub: Hub, supervisor: Supervisor | None = None, on_started: Callable[[], None] | None = None
+    ) -> None:
         config = uvicorn.Config(
             app,
             http="h11",
@@ -66,15 +69,18 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._on_started()
-        await self._supervisor.start()
+        if self._on_started is not None:
+            self._on_started()
+        if self._supervisor is not None:
+            await self._supervisor.start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._hub.close("Stepscope is shutting down.")
-        stopping = asyncio.create_task(self._supervisor.stop())
-        await asyncio.sleep(0.05)  # streams say their last words before their connections are shut
-        await super().shutdown(sockets)
-        await stopping
+        await asyncio.sleep(LAST_WORDS_S)
+        async with asyncio.TaskGroup() as ending:
+            if self._supervisor is not None:
+                ending.create_task(self._supervisor.stop())
+            ending.create_task(super().shutdown(sockets))
 
 
 def serve_forever(server: Server, sock: socket.socket) -> None:

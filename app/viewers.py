@@ -105,6 +105,8 @@ class ViewerSession:
         self._begun.set()
         if self._next == 0:
             self._ask_for_key()
+        else:
+            await self._send_whole_text()  # a frame's text may have been lost with the connection
         self._hub.viewers.add(self)
         try:
             while True:
@@ -134,6 +136,9 @@ class ViewerSession:
         self._key = None
         self._next, self._acked = n + 1, n
         await self._socket.send_text(payload)
+        await self._send_whole_text()
+
+    async def _send_whole_text(self) -> None:
         text = self._hub.whole_text(self._owner)
         if text is not None:
             await self._socket.send_text(text)

@@ -1,0 +1,44 @@
+"""A running server, an engine that said hello, an HTTP client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from app.settings import Settings
+from tests.app.fakes import FakeEngine, Running, running, until
+from tests.app.processes import Served, serving
+
+
+@pytest.fixture
+def settings() -> Settings:
+    """Override it by `indirect` parameters or in a module of its own."""
+    return Settings()
+
+
+@pytest.fixture
+def server(settings: Settings) -> Iterator[Running]:
+    with running(settings) as server:
+        yield server
+
+
+@pytest.fixture
+def engine(server: Running) -> FakeEngine:
+    engine = FakeEngine(server).dial().greet()
+    until(lambda: "main" in server.hub.engines and server.hub.engines["main"].state, "the engine's hello")
+    return engine
+
+
+@pytest.fixture
+def client(server: Running) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, timeout=10) as client:
+        yield client
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    """`stepscope serve --model scripted` as a process, ready."""
+    with serving("--scripted-step-ms", "5") as served:
+        yield served

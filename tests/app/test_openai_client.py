@@ -1,0 +1,67 @@
+"""The official OpenAI client against a served scripted model."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+import openai
+
+from tests.app.processes import Served
+
+BODY = {"prompt": "x", "stream": True, "stepscope": True}
+
+
+def test_ten_streams_of_the_official_client_equal_the_whole_answers(served: Served) -> None:
+    client = openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0)
+    prompts = [f"question number {number}" for number in range(10)]
+    results: dict[str, tuple[str, openai.types.CompletionUsage]] = {}
+
+    def stream(prompt: str) -> None:
+        chunks = client.chat.completions.create(
+            model="default",
+            messages=[{"role": "user", "content": prompt}],
+            max_tokens=40,
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+        text, usage = "", None
+        for chunk in chunks:
+            assert chunk.object == "chat.completion.chunk"
+            text += chunk.choices[0].delta.content or "" if chunk.choices else ""
+            usage = chunk.usage or usage
+        assert usage is not None
+        results[prompt] = (text, usage)
+
+    threads = [threading.Thread(target=stream, args=(prompt,)) for prompt in prompts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    for prompt in prompts:
+        whole = client.chat.completions.create(
+            model="scripted", messages=[{"role": "user", "content": prompt}], max_tokens=40
+        )
+        text, usage = results[prompt]
+        assert text == whole.choices[0].message.content
+        assert usage.completion_tokens == len(text) == 40
+        assert whole.usage is not None
+        assert usage.prompt_tokens == whole.usage.prompt_tokens
+
+
+def test_a_clients_first_token_is_never_earlier_than_the_engines(served: Served) -> None:
+    shares = []
+    for _ in range(9):
+        began = time.monotonic()
+        with served.client.stream("POST", "/v1/completions", json=BODY) as response:
+            lines = response.iter_lines()
+            first = next(line for line in lines if '"text":"' in line)
+            seen_us = (time.monotonic() - began) * 1e6
+            last = next(line for line in lines if '"stepscope"' in line)
+        timings = json.loads(last.removeprefix("data: "))["stepscope"]
+        assert first
+        assert seen_us >= timings["ttft_us"]
+        assert seen_us >= timings["ingress_us"] + timings["ttft_us"] + timings["egress_us"] - 1000
+        shares.append(seen_us - timings["ttft_us"])
+    assert sorted(shares)[4] < 50_000
