@@ -54,6 +54,11 @@ def paged_engine(**config: Any) -> Harness:
     return engine
 
 
+def prompt_of(length: int, seed: int = 0) -> list[int]:
+    """Tokens that differ from each other and from those of another seed."""
+    return [97 + (seed * 7 + i * i) % 26 for i in range(length)]
+
+
 def cold_answer(request: Request) -> list[int]:
     """What an engine that computes this request alone and from the start answers, as long as its answer is so far."""
     tokens: list[int | None] = list(request.prompt_token_ids)

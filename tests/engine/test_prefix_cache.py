@@ -8,12 +8,7 @@ import pytest
 from engine import events
 from engine.request import RequestStatus
 from tests.engine.harness import Harness
-from tests.engine.paged import cold_answer, paged_engine
-
-
-def prompt_of(length: int, seed: int = 0) -> list[int]:
-    """Tokens that differ from each other and from those of another seed."""
-    return [97 + (seed * 7 + i * i) % 26 for i in range(length)]
+from tests.engine.paged import cold_answer, paged_engine, prompt_of
 
 
 def finish(engine: Harness, prompt: list[int], max_tokens: int = 4):
