@@ -1,0 +1,46 @@
+/**
+ * "Copy as curl": the request that a card stands for, as one command for a shell.
+ */
+
+const KEPT = ["temperature", "top_k", "top_p", "seed", "max_tokens", "stop"];
+
+/**
+ * @param {HTMLElement} card
+ * @param {HTMLFormElement} form the system prompt is taken from here
+ * @param {{get: (request: string) => string}} texts
+ * @param {any} engine
+ */
+export function curlCommand(card, form, texts, engine) {
+  const id = card.dataset.request;
+  const facts = engine?.state?.requests[id] ?? engine?.history.lanes.get(id)?.facts;
+  const body = { model: "default", messages: messagesOf(card, form, texts), stream: true, ...samplingOf(facts) };
+  return [
+    `curl -N ${location.origin}/v1/chat/completions`,
+    `-H 'Content-Type: application/json'`,
+    `-d ${quoted(JSON.stringify(body))}`,
+  ].join(" \\\n  ");
+}
+
+function samplingOf(facts) {
+  const given = { ...facts?.sampling, max_tokens: facts?.max_tokens };
+  return Object.fromEntries(
+    KEPT.filter((name) => given[name] !== null && given[name] !== undefined && String(given[name]) !== "").map((name) => [name, given[name]]),
+  );
+}
+
+/** The turns of its conversation up to this one. */
+function messagesOf(card, form, texts) {
+  const system = form.elements.system.value.trim();
+  const messages = system ? [{ role: "system", content: system }] : [];
+  for (const turn of card.closest(".sent").dataset.conversation ? card.closest(".sent").querySelectorAll("[data-request]") : [card]) {
+    messages.push({ role: "user", content: turn.querySelector(".asked").textContent });
+    if (turn === card) break;
+    messages.push({ role: "assistant", content: texts.get(turn.dataset.request) });
+  }
+  return messages;
+}
+
+/** For a POSIX shell: nothing inside single quotes means anything but a single quote. */
+function quoted(text) {
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}

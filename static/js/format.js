@@ -1,0 +1,136 @@
+/**
+ * Numbers and reasons as words. One spelling of each, used by panels, table twins and canvases alike.
+ * Undefined is null and prints as an en dash, never as 0.
+ */
+
+export const NONE = "–";
+
+const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+
+/** @param {number | null | undefined} value */
+export function count(value) {
+  return value === null || value === undefined ? NONE : whole.format(value);
+}
+
+/** A duration given in microseconds, in ms below ten seconds. @param {number | null | undefined} us */
+export function duration(us) {
+  if (us === null || us === undefined) return NONE;
+  const ms = us / 1000;
+  if (ms < 10) return `${ms.toFixed(ms < 1 ? 2 : 1)} ms`;
+  if (ms < 10_000) return `${whole.format(ms)} ms`;
+  return `${(ms / 1000).toFixed(1)} s`;
+}
+
+/** The same without its unit, in milliseconds: for tables and big figures. */
+export function milliseconds(us) {
+  if (us === null || us === undefined) return NONE;
+  const ms = us / 1000;
+  return ms < 10 ? ms.toFixed(ms < 1 ? 2 : 1) : whole.format(ms);
+}
+
+/** @param {number | null | undefined} value tokens per second */
+export function rate(value) {
+  if (value === null || value === undefined) return NONE;
+  return value > 0 && value < 10 ? value.toFixed(1) : whole.format(value);
+}
+
+/** A share of one as per cent. */
+export function percent(share) {
+  if (share === null || share === undefined || !Number.isFinite(share)) return NONE;
+  const value = share * 100;
+  return `${value > 0 && value < 10 ? value.toFixed(1) : whole.format(value)} %`;
+}
+
+/** Bytes in KiB or MiB, whichever reads better. */
+export function bytesText(bytes) {
+  if (bytes === null || bytes === undefined) return NONE;
+  const small = bytes < 2 ** 20;
+  const value = bytes / (small ? 2 ** 10 : 2 ** 20);
+  return `${value > 0 && value < 10 ? value.toFixed(1) : whole.format(value)} ${small ? "KiB" : "MiB"}`;
+}
+
+/** "1 block", "4 blocks". */
+export function plural(n, word) {
+  return `${count(n)} ${word}${n === 1 ? "" : "s"}`;
+}
+
+/** How a request is called on the page: its id when that is short, else its end. */
+export function requestName(id) {
+  return id.length <= 8 ? id : `…${id.slice(-6)}`;
+}
+
+const FINISH_WORDS = {
+  stop: "stop",
+  length: "length",
+  abort: "cancelled",
+  error: "error",
+};
+
+const DETAIL_WORDS = {
+  stop_string: "stop string",
+  stop_token: "stop token",
+  kv_capacity: "outgrew the KV pool",
+};
+/** Details that say no more than the reason does. */
+const PLAIN_DETAILS = new Set(["eos", "max_tokens"]);
+
+/** "stop · stop string". */
+export function finishWords(reason, detail) {
+  const word = FINISH_WORDS[reason] ?? reason ?? NONE;
+  return detail && !PLAIN_DETAILS.has(detail) ? `${word} · ${DETAIL_WORDS[detail] ?? detail}` : word;
+}
+
+/** Why a request waits, from the scheduler's own reason. @param {Object<string, any> | null} reason */
+export function waitWords(reason) {
+  if (!reason) return "arrived since the last step";
+  const by = reason.by ? requestName(reason.by) : "another request";
+  switch (reason.code) {
+    case "slots_full":
+      return `all ${count(reason.limit)} slots are taken`;
+    case "budget_spent":
+      return `this step's ${count(reason.limit)}-token budget is spent`;
+    case "blocks_short":
+      return `needs ${plural(reason.needs, "block")}, ${count(reason.free)} free${watermark(reason)}`;
+    case "prefix_pending":
+      return `${by} is computing its prefix right now`;
+    case "after_preemption":
+      return "this step preempted somebody, so it admits nobody";
+    case "behind_head":
+      return `behind ${by}, which is blocked`;
+    case "gate_held":
+      return "the engine is paused";
+    default:
+      return reason.code;
+  }
+}
+
+function watermark(reason) {
+  return reason.limit ? ` (${count(reason.limit)} kept back)` : "";
+}
+
+const ENDED_WORDS = {
+  all_scheduled: "everybody was scheduled",
+  budget_spent: "the token budget was spent",
+  slots_full: "all slots were taken",
+  blocks_short: "blocks were short",
+  prefix_pending: "the next one's prefix was being computed",
+  after_preemption: "it had to preempt",
+};
+
+/** What ended a step's scheduling. */
+export function endedWords(code) {
+  return ENDED_WORDS[code] ?? code;
+}
+
+const STATUS_WORDS = {
+  starting: "starting",
+  loading: "loading",
+  ready: "ready",
+  paused: "paused",
+  silent: "silent",
+  gone: "gone",
+};
+
+export function statusWords(status) {
+  return STATUS_WORDS[status] ?? status ?? "unknown";
+}

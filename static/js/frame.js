@@ -1,0 +1,138 @@
+/**
+ * The small frame every canvas panel stands in: size and pixel ratio, what lies under the pointer, the shared time
+ * axis, an explanation when there is no data, and a table twin beside the canvas.
+ *
+ * A panel is {draw(g, size, view), hit?(x, y, view, size), hint?(hit, view), empty(view), summary(view), twin(view)}:
+ * `g` is scaled to CSS pixels; `hit` returns {choice, …} or null; `empty` returns why there is nothing, or null.
+ */
+
+import { renderTable } from "./table.js";
+
+/** A polite summary for screen readers, at most this often. */
+const SUMMARY_MS = 5000;
+const DRAG_PX = 4;
+
+/**
+ * @param {string} id of the section, for example "slots"
+ * @param {Object<string, any>} panel
+ * @param {{loop: any, selection: any, axis: any, view: () => any, tip: any, onPan: () => void}} page
+ * @param {{timed?: boolean}} options `timed`: the panel shares the time axis
+ */
+export function mountPanel(id, panel, page, { timed = false } = {}) {
+  const root = document.getElementById(`panel-${id}`);
+  const canvas = root.querySelector("canvas");
+  const twin = root.querySelector("details.twin");
+  const empty = root.querySelector(".empty");
+  const g = canvas.getContext("2d", { alpha: false });
+  const size = { width: 0, height: 0, scale: 1 };
+  let summarised = -Infinity;
+
+  const mounted = {
+    id,
+    visible: true,
+    draw(view) {
+      if (!size.width || !view.palette) return;
+      const reason = panel.empty(view);
+      empty.textContent = reason ?? "";
+      empty.hidden = reason === null;
+      g.setTransform(size.scale, 0, 0, size.scale, 0, 0);
+      g.fillStyle = view.palette.well;
+      g.fillRect(0, 0, size.width, size.height);
+      g.font = view.palette.font;
+      g.textBaseline = "middle";
+      panel.draw(g, size, view);
+    },
+    refresh(view) {
+      if (!view.state) return;
+      panel.detail?.(root, view);
+      if (twin.open) renderTable(twin.querySelector("table"), panel.twin(view), page.selection);
+      const now = performance.now();
+      if (now - summarised < SUMMARY_MS) return;
+      summarised = now;
+      canvas.setAttribute("aria-label", panel.summary(view));
+    },
+  };
+
+  twin.open = false;
+  watchSize(canvas, size, page.loop);
+  const watch = (entries) => {
+    mounted.visible = entries.at(-1).isIntersecting;
+    page.loop.invalidate();
+  };
+  new IntersectionObserver(watch, { rootMargin: "200px" }).observe(canvas);
+  twin.addEventListener("toggle", () => page.loop.invalidateNow());
+  watchPointer(canvas, panel, page, size, timed);
+  page.loop.add(mounted);
+  return mounted;
+}
+
+function watchSize(canvas, size, loop) {
+  const measure = () => {
+    const box = canvas.getBoundingClientRect();
+    const scale = window.devicePixelRatio || 1;
+    Object.assign(size, { width: Math.floor(box.width), height: Math.floor(box.height), scale });
+    canvas.width = Math.round(size.width * scale);
+    canvas.height = Math.round(size.height * scale);
+    loop.invalidate();
+  };
+  new ResizeObserver(measure).observe(canvas);
+  measure();
+}
+
+function watchPointer(canvas, panel, page, size, timed) {
+  let press = /** @type {{x: number, dragged: boolean} | null} */ (null);
+  const at = (event) => {
+    const box = canvas.getBoundingClientRect();
+    return [event.clientX - box.left, event.clientY - box.top];
+  };
+  canvas.addEventListener("pointermove", (event) => {
+    if (press && timed && panTo(event)) return;
+    const [x, y] = at(event);
+    const view = page.view();
+    const hit = panel.hit?.(x, y, view, size) ?? null;
+    canvas.classList.toggle("hot", hit !== null);
+    page.tip.show(hit ? panel.hint(hit, view) : null, event);
+  });
+  canvas.addEventListener("pointerleave", () => page.tip.show(null));
+  canvas.addEventListener("pointerdown", (event) => {
+    if (event.button === 0) press = { x: event.clientX, dragged: false };
+  });
+  window.addEventListener("pointerup", () => {
+    setTimeout(() => (press = null));
+  });
+  canvas.addEventListener("click", (event) => {
+    if (press?.dragged) return;
+    page.tip.show(null);
+    const hit = panel.hit?.(...at(event), page.view(), size) ?? null;
+    if (hit?.choice) page.selection.set(hit.choice);
+    else if (hit?.act) hit.act();
+    else page.selection.clear();
+  });
+  if (timed) watchWheel(canvas, panel, page, at);
+
+  function panTo(event) {
+    if (!press.dragged && Math.abs(event.clientX - press.x) < DRAG_PX) return false;
+    page.axis.pan((press.x - event.clientX) / page.axis.px, page.view().last);
+    press = { x: event.clientX, dragged: true };
+    page.onPan();
+    return true;
+  }
+}
+
+/** The wheel zooms only with Ctrl, and pans only sideways; else the page scrolls as everywhere. */
+function watchWheel(canvas, panel, page, at) {
+  canvas.addEventListener(
+    "wheel",
+    (event) => {
+      const sideways = event.shiftKey ? event.deltaY || event.deltaX : event.deltaX;
+      const plot = { left: 0, right: canvas.clientWidth - (panel.gutter ?? 0) };
+      if (event.ctrlKey) page.axis.zoom(event.deltaY < 0 ? 1.25 : 0.8, at(event)[0], plot, page.view().last);
+      else if (event.shiftKey || Math.abs(sideways) > Math.abs(event.deltaY)) {
+        page.axis.pan(sideways / page.axis.px, page.view().last);
+      } else return;
+      event.preventDefault();
+      page.onPan();
+    },
+    { passive: false },
+  );
+}

@@ -1,0 +1,37 @@
+/** Keys, never inside inputs: Space pause view, L live, ←/→ step, 1–9 panels, T theme, G and S gate, Esc, ?. */
+
+/** @param {{toggleHold: () => void, live: () => void, walk: (by: number) => void, theme: () => void,
+ *           gate: () => void, step: () => void, clear: () => void, help: () => void}} does */
+export function mountKeys(does) {
+  const panels = [...document.querySelectorAll("[data-key]")];
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+    const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+    const act = {
+      " ": does.toggleHold,
+      l: does.live,
+      ArrowLeft: () => does.walk(event.shiftKey ? -10 : -1),
+      ArrowRight: () => does.walk(event.shiftKey ? 10 : 1),
+      t: does.theme,
+      g: does.gate,
+      s: does.step,
+      Escape: does.clear,
+      "?": does.help,
+    }[key];
+    const panel = /^[1-9]$/.test(key) ? panels.find((each) => each.dataset.key === key) : null;
+    if (!act && !panel) return;
+    if (key === " " && event.target.closest("button, summary, a")) return;
+    event.preventDefault();
+    if (panel) goTo(panel);
+    else act();
+  });
+}
+
+function isTyping(target) {
+  return target instanceof Element && target.closest("input, textarea, select, [contenteditable], dialog[open]") !== null;
+}
+
+function goTo(panel) {
+  panel.scrollIntoView({ block: "nearest" });
+  panel.focus({ preventScroll: true });
+}

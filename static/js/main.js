@@ -1,0 +1,189 @@
+/**
+ * The page, put together: store ← socket, panels ← loop, and what keys and buttons do.
+ */
+
+import { createAxis } from "./axis.js";
+import { mountControls, moveGate, olderSteps } from "./controls.js";
+import { mountPanel } from "./frame.js";
+import { backfill } from "./history.js";
+import { mountKeys } from "./keys.js";
+import { readPalette } from "./palette.js";
+import { anatomy } from "./panels/anatomy.js";
+import { mountBanner } from "./panels/banner.js";
+import { mountHeader } from "./panels/header.js";
+import { kv, kvCells } from "./panels/kv.js";
+import { latency } from "./panels/latency.js";
+import { mountPrompts } from "./panels/prompts.js";
+import { mountQueue } from "./panels/queue.js";
+import { slots } from "./panels/slots.js";
+import { timeline } from "./panels/timeline.js";
+import { createLoop } from "./render.js";
+import { createSelection, lit } from "./selection.js";
+import { connect } from "./socket.js";
+import { createStore } from "./store.js";
+import { mountTheme } from "./theme.js";
+import { createTip } from "./tip.js";
+
+/** Steps asked for when the page opens, so that a reload does not lose the picture. */
+const BACKFILL = 600;
+
+document.documentElement.dataset.js = "on";
+
+const store = createStore();
+const selection = createSelection();
+const axis = createAxis();
+let palette = null;
+
+const theme = mountTheme(() => {
+  palette = null;
+  loop.invalidateNow();
+});
+
+/** What panels draw, looked up once per frame. */
+function view() {
+  palette ??= readPalette();
+  const { engine } = store;
+  const state = store.shown;
+  const choice = selection.choice;
+  const last = store.held ? store.held.column : (engine?.history.last ?? 0);
+  axis.update(last);
+  return {
+    store,
+    engine,
+    state,
+    hello: engine?.hello ?? null,
+    history: engine?.history ?? null,
+    last,
+    why: whyNothing(engine),
+    axis,
+    palette,
+    choice,
+    lit: lit(choice, state, engine?.history),
+    page,
+  };
+}
+
+/** Why a panel has no data yet. */
+function whyNothing(engine) {
+  if (!engine) return "No data: no engine has connected yet.";
+  if (engine.about.status === "loading") return "No data yet: the engine is loading its model.";
+  if (engine.about.status === "gone") return "No data: the engine was gone before it said anything.";
+  return "No data yet: waiting for the engine's first words.";
+}
+
+const loop = createLoop(view);
+const page = {
+  loop,
+  selection,
+  axis,
+  view,
+  tip: createTip(),
+  lanesBelow: 0,
+  /** The view was moved by hand: it stays where it is until LIVE. */
+  onPan() {
+    store.hold();
+    loop.invalidate();
+  },
+};
+
+mountHeader(page);
+mountBanner(page);
+const prompts = mountPrompts(page);
+mountPanel("slots", slots, page, { timed: true });
+mountPanel("kv", kv, page);
+mountPanel("timeline", timeline, page, { timed: true });
+mountQueue(page);
+mountPanel("anatomy", anatomy, page, { timed: true });
+mountPanel("latency", latency, page);
+mountControls();
+
+selection.subscribe((choice) => {
+  if (choice) holdView();
+  loop.invalidateNow();
+});
+
+function holdView() {
+  store.hold();
+  axis.hold();
+  loop.invalidateNow();
+}
+
+function goLive() {
+  store.release();
+  axis.follow();
+  loop.invalidateNow();
+}
+
+/** Choose the step before or after the chosen one. */
+function walk(by) {
+  const { engine } = store;
+  if (!engine) return;
+  const from = selection.choice?.kind === "step" ? selection.choice.column : view().last + (by < 0 ? 1 : 0);
+  const column = Math.min(view().last, from + by);
+  if (!engine.history.steps.has(column)) return;
+  selection.set({ kind: "step", column });
+  const width = document.querySelector("#panel-slots canvas").clientWidth - slots.gutter;
+  axis.reveal(column, { left: 0, right: width });
+  loop.invalidateNow();
+}
+
+const help = document.getElementById("help");
+document.getElementById("live").addEventListener("click", goLive);
+document.getElementById("theme").addEventListener("click", theme.toggle);
+document.getElementById("help-open").addEventListener("click", () => help.showModal());
+mountKeys({
+  toggleHold: () => (store.held ? goLive() : holdView()),
+  live: goLive,
+  walk,
+  theme: theme.toggle,
+  gate: () => moveGate(store.engine?.state?.gate.state === "paused" ? "run" : "pause"),
+  step: () => moveGate("step"),
+  clear: () => selection.clear(),
+  help: () => help.showModal(),
+});
+
+connect({
+  frame(frame) {
+    const before = store.engine?.epoch ?? null;
+    const follows = store.apply(frame);
+    const { engine } = store;
+    if (engine?.state && engine.epoch !== before) fetchOlder(engine);
+    loop.invalidate();
+    return follows;
+  },
+  text(items) {
+    prompts.take(items);
+    loop.invalidate();
+  },
+  phase(phase) {
+    store.connection = phase;
+    loop.invalidateNow();
+  },
+  expectsBeats: () => ["ready", "paused", "loading"].includes(store.engine?.about.status),
+});
+
+async function fetchOlder(engine) {
+  if (engine.state.step === 0) return;
+  backfill(engine.history, await olderSteps(engine.id, Math.max(0, engine.state.step - BACKFILL), BACKFILL));
+  loop.invalidate();
+}
+
+/** For tests and the curious: read only. */
+window.stepscope = Object.freeze({
+  state: () => structuredClone(store.engine?.state ?? null),
+  shown: () => structuredClone(store.shown),
+  seq: () => store.engine?.seq ?? 0,
+  epoch: () => store.engine?.epoch ?? null,
+  connection: () => store.connection,
+  choice: () => selection.choice,
+  lit: () => {
+    const { requests, blocks, column } = view().lit;
+    return { requests: [...requests], blocks: [...blocks], column };
+  },
+  lanes: () => [...(store.engine?.history.lanes.values() ?? [])].map((lane) => structuredClone(lane)),
+  finished: () => structuredClone(store.engine?.history.finished ?? []),
+  gaps: () => structuredClone(store.engine?.history.gaps ?? []),
+  kvCells,
+  cost: () => ({ ...loop.cost }),
+});
+loop.invalidate();

@@ -1,0 +1,87 @@
+/**
+ * Marks that more than one canvas draws: hollow cells, ends, gaps, axis ticks. Each state has its own shape, so that
+ * hue is never the only difference.
+ */
+
+import { count, NONE } from "./format.js";
+import { stepNumber } from "./history.js";
+
+/** An outlined cell, crisp at any pixel ratio. */
+export function hollow(g, x, y, width, height, colour, line = 1) {
+  g.strokeStyle = colour;
+  g.lineWidth = line;
+  g.strokeRect(x + line / 2, y + line / 2, Math.max(0, width - line), Math.max(0, height - line));
+}
+
+/** Where a lane or a stay ends, by reason: ■ stop, ┃ length, ✕ cancelled, ✕ in the fault hue for errors. */
+export function endCap(g, x, y, height, reason, palette) {
+  const r = Math.min(4, height / 2);
+  if (reason === "abort" || reason === "error") {
+    g.strokeStyle = reason === "error" ? palette.fault : palette.fg;
+    g.lineWidth = 2;
+    g.beginPath();
+    g.moveTo(x - r, y - r);
+    g.lineTo(x + r, y + r);
+    g.moveTo(x + r, y - r);
+    g.lineTo(x - r, y + r);
+    g.stroke();
+  } else {
+    g.fillStyle = palette.fg;
+    if (reason === "stop") g.fillRect(x - r / 2, y - r, 2 * r, 2 * r);
+    else g.fillRect(x, y - height / 2, 2, height);
+  }
+}
+
+/** Columns whose events never reached us, and the start of a new engine. */
+export function drawBreaks(g, plot, top, bottom, { axis, history, palette }) {
+  for (const gap of history.gaps) {
+    const from = Math.max(plot.left, axis.x(gap.from, plot));
+    const to = Math.min(plot.right, axis.x(gap.to + 1, plot));
+    if (to <= from) continue;
+    g.fillStyle = palette.hatch.gap;
+    g.fillRect(from, top, to - from, bottom - top);
+  }
+  for (const { at } of history.epochs) {
+    const x = axis.x(at + 0.5, plot);
+    if (x < plot.left || x > plot.right) continue;
+    g.fillStyle = palette.fault;
+    g.fillRect(x, top, 1, bottom - top);
+    g.textAlign = "right";
+    g.fillText("new engine ", x, top + 7);
+  }
+}
+
+/** Step numbers along the bottom. */
+export function drawTicks(g, plot, y, { axis, history, palette }) {
+  const { from, to } = axis.span(plot);
+  const every = [5, 10, 20, 50, 100, 200, 500].find((n) => n * axis.px >= 76) ?? 1000;
+  g.fillStyle = palette.muted;
+  g.textAlign = "center";
+  for (let column = from; column <= to; column += 1) {
+    const step = stepNumber(history, column);
+    if (step <= 0 || step % every !== 0) continue;
+    const x = axis.x(column + 0.5, plot);
+    if (x < plot.left + 12 || x > plot.right - 12) continue;
+    g.fillText(count(step), x, y);
+  }
+}
+
+/** The chosen step, as a column through the panel. */
+export function drawChosenColumn(g, plot, top, bottom, { axis, lit, palette }) {
+  if (lit.column === null) return;
+  const x = axis.x(lit.column, plot);
+  if (x < plot.left - axis.px || x > plot.right) return;
+  hollow(g, x - 1, top, axis.px + 1, bottom - top, palette.fg, 1);
+}
+
+/** Text that fits, or nothing. @returns {boolean} whether it was drawn */
+export function textIfFits(g, text, x, y, room) {
+  if (g.measureText(text).width > room) return false;
+  g.fillText(text, x, y);
+  return true;
+}
+
+/** "12/64", output tokens so far against the limit. */
+export function outputShare(facts) {
+  return facts ? `${facts.num_output_tokens}/${facts.max_tokens}` : NONE;
+}

@@ -1,0 +1,138 @@
+/**
+ * Derived numbers, as METRICS defines them: percentiles over raw samples, rates over a stated window, the
+ * invariant. Undefined is null and gives no sample. Pure functions.
+ */
+
+/** Rates on the page are over the last two seconds of engine time. */
+export const RATE_WINDOW_US = 2_000_000;
+
+/** Below this many samples a percentile says little and is greyed out. */
+export const ENOUGH = { 50: 1, 95: 20, 99: 100 };
+
+/**
+ * Nearest rank: the smallest sample that at least p % of all samples do not exceed, so always one that happened.
+ * @param {number[]} sorted ascending raw samples
+ * @param {number} p
+ * @returns {number | null}
+ */
+export function percentile(sorted, p) {
+  if (sorted.length === 0) return null;
+  return sorted[Math.max(0, Math.ceil((p / 100) * sorted.length) - 1)];
+}
+
+/**
+ * The raw samples of one timing over finished requests; gated requests stay out, undefined gives none.
+ * @param {Array<{timings: Object<string, number | null>}>} finished
+ * @param {string} name for example "ttft_us"
+ */
+export function samplesOf(finished, name) {
+  const values = [];
+  for (const { timings } of finished) {
+    if (timings.gated_us > 0) continue;
+    const value = timings[name];
+    if (value !== null && value !== undefined) values.push(value);
+  }
+  return values.sort((a, b) => a - b);
+}
+
+/**
+ * Prefill and decode tokens per second over the window that ends now; two numbers, never one sum.
+ * null when a step in the window was gated: such a rate would measure a hand on the gate.
+ * @param {Iterable<Object<string, any>>} newestFirst steps
+ * @param {number} nowUs engine time
+ */
+export function rates(newestFirst, nowUs) {
+  let prefill = 0;
+  let decode = 0;
+  for (const step of newestFirst) {
+    if (step.accepted_us < nowUs - RATE_WINDOW_US) break;
+    if (step.gated) return { prefill: null, decode: null };
+    prefill += step.num_prefill_tokens;
+    decode += step.num_decode_tokens;
+  }
+  const seconds = RATE_WINDOW_US / 1e6;
+  return { prefill: prefill / seconds, decode: decode / seconds };
+}
+
+/**
+ * Check the invariant of METRICS on the folded state; null when it holds, else what is wrong in words.
+ * @param {Object<string, any>} state
+ */
+export function brokenInvariant(state) {
+  const { counts, refs, total } = state.blocks;
+  if (counts.free + counts.cached_idle + counts.referenced !== total) {
+    return `free ${counts.free} + cached idle ${counts.cached_idle} + referenced ${counts.referenced} is not ${total}`;
+  }
+  const held = new Array(total).fill(0);
+  for (const request of Object.values(state.requests)) for (const block of request.block_table) held[block] += 1;
+  const wrong = held.findIndex((n, block) => n !== refs[block]);
+  if (wrong >= 0) return `block ${wrong} has ref ${refs[wrong]} but ${held[wrong]} tables hold it`;
+  return brokenQueues(state);
+}
+
+function brokenQueues(state) {
+  const seen = new Set();
+  for (const id of [...state.queues.waiting, ...state.queues.running, ...state.finished]) {
+    if (seen.has(id)) return `request ${id} is in two queues`;
+    seen.add(id);
+  }
+  const lost = Object.keys(state.requests).find((id) => !seen.has(id));
+  return lost === undefined ? null : `request ${lost} is in no queue`;
+}
+
+/** What the pool holds, in blocks and tokens. @param {Object<string, any>} state */
+export function poolUse(state) {
+  const { blocks } = state;
+  const size = blocks.block_size;
+  let savedBlocks = 0;
+  for (const ref of blocks.refs) if (ref > 1) savedBlocks += ref - 1;
+  let tokens = 0;
+  let promptTokens = 0;
+  for (const held of heldBlocks(state).values()) {
+    tokens += held.tokens;
+    promptTokens += held.prompt;
+  }
+  const places = blocks.counts.referenced * size;
+  return {
+    ...blocks.counts,
+    usage: blocks.total ? blocks.counts.referenced / blocks.total : null,
+    savedBlocks,
+    tokens,
+    promptTokens,
+    places,
+    fragmentation: places ? (places - tokens) / places : null,
+  };
+}
+
+/**
+ * What running requests keep in each block; how full a block is follows from how much of them is computed.
+ * @param {Object<string, any>} state
+ * @returns {Map<number, {owners: string[], tokens: number, prompt: number, index: number}>}
+ */
+export function heldBlocks(state) {
+  const size = state.blocks.block_size;
+  const clamp = (value) => Math.max(0, Math.min(size, value));
+  const content = new Map();
+  for (const id of state.queues.running) {
+    const request = state.requests[id];
+    const computed = request.num_computed_tokens;
+    request.block_table.forEach((block, index) => {
+      const tokens = clamp(computed - index * size);
+      const prompt = clamp(Math.min(request.num_prompt_tokens, computed) - index * size);
+      const held = content.get(block);
+      if (!held) content.set(block, { owners: [id], tokens, prompt, index });
+      else {
+        held.owners.push(id);
+        if (tokens > held.tokens) Object.assign(held, { tokens, prompt });
+      }
+    });
+  }
+  return content;
+}
+
+/** Wall time of a step that no phase explains. */
+export function otherUs(step) {
+  let sum = 0;
+  for (const us of Object.values(step.phases_us)) sum += us;
+  return Math.max(0, step.wall_us - sum);
+}

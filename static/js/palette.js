@@ -1,0 +1,71 @@
+/**
+ * Colours and patterns for canvases, read from the CSS custom properties so that both always agree.
+ * Hue is phase; every state is also a pattern, so the page reads in greyscale.
+ */
+
+const NAMES = ["prefill", "decode", "cached", "fault", "idle", "fg", "muted", "line", "well", "surface"];
+
+/** @returns {Palette} */
+export function readPalette(scale = window.devicePixelRatio || 1) {
+  const style = getComputedStyle(document.documentElement);
+  /** @type {Object<string, string>} */
+  const colour = {};
+  for (const name of NAMES) colour[name] = style.getPropertyValue(`--${name}`).trim();
+  const phases = {};
+  for (const name of PHASES) phases[name] = style.getPropertyValue(`--phase-${name}`).trim();
+  return {
+    ...colour,
+    phases,
+    rgba: Object.fromEntries(NAMES.map((name) => [name, packed(colour[name])])),
+    font: style.getPropertyValue("--font-canvas").trim(),
+    hatch: {
+      cached: pattern(colour.cached, scale, "diagonal"),
+      fault: pattern(colour.fault, scale, "cross"),
+      gap: pattern(colour.muted, scale, "diagonal"),
+    },
+    phaseHatch: { sample: pattern(phases.sample, scale, "vertical"), update: pattern(phases.update, scale, "horizontal"), publish: pattern(phases.publish, scale, "diagonal") },
+    scale,
+  };
+}
+
+/** The parts of a step in the order they happen; "other" is what is left of its wall time. */
+export const PHASES = ["schedule", "prepare", "forward", "sample", "update", "publish", "other"];
+
+/** "#rrggbb" as the little-endian ABGR word that ImageData wants. */
+export function packed(hex) {
+  const n = Number.parseInt(hex.slice(1), 16);
+  return ((255 << 24) | ((n & 0xff) << 16) | (n & 0xff00) | (n >> 16)) >>> 0;
+}
+
+function pattern(colour, scale, kind) {
+  const size = Math.max(4, Math.round(5 * scale));
+  const tile = new OffscreenCanvas(size, size);
+  const g = tile.getContext("2d");
+  g.strokeStyle = colour;
+  g.lineWidth = Math.max(1, scale * 1.2);
+  g.beginPath();
+  if (kind === "vertical") {
+    g.moveTo(size / 2, 0);
+    g.lineTo(size / 2, size);
+  } else if (kind === "horizontal") {
+    g.moveTo(0, size / 2);
+    g.lineTo(size, size / 2);
+  } else {
+    for (const shift of [-size, 0, size]) {
+      g.moveTo(shift, size);
+      g.lineTo(shift + size, 0);
+      if (kind === "cross") {
+        g.moveTo(shift, 0);
+        g.lineTo(shift + size, size);
+      }
+    }
+  }
+  g.stroke();
+  const made = g.createPattern(tile, "repeat");
+  made.setTransform(new DOMMatrix().scale(1 / scale));
+  return made;
+}
+
+/**
+ * @typedef {Object<string, any>} Palette
+ */

@@ -1,0 +1,152 @@
+/**
+ * Step anatomy: where the wall time of each step went. One stacked bar per step on the shared axis, and the same as
+ * a list for the chosen step, or on average over the last ones. "other" is what no phase explains; "publish" is what
+ * telling this page about it cost.
+ */
+
+import { count, duration, endedWords, percent, plural } from "../format.js";
+import { drawBreaks, drawChosenColumn, drawTicks } from "../marks.js";
+import { otherUs } from "../metrics.js";
+import { PHASES } from "../palette.js";
+
+const LEFT = 44;
+const RIGHT = 8;
+const TICKS = 15;
+const TOP = 6;
+/** Steps that the list averages over. */
+const WINDOW = 60;
+
+export const anatomy = {
+  gutter: RIGHT,
+
+  empty(view) {
+    if (!view.state) return view.why;
+    return view.history.steps.size ? null : "No step has run yet.";
+  },
+
+  draw(g, size, view) {
+    if (!view.state) return;
+    const { axis, history, palette } = view;
+    const plot = plotOf(size);
+    const bottom = size.height - TICKS;
+    const { from } = axis.span(plot);
+    const steps = [];
+    for (let column = from; column < axis.right; column += 1) {
+      const step = history.steps.get(column);
+      if (step && axis.x(column, plot) >= plot.left) steps.push([column, step]);
+    }
+    const top = niceCeiling(Math.max(1000, ...steps.map(([, step]) => step.wall_us)));
+    drawScale(g, plot, bottom, top, palette);
+    for (const [column, step] of steps) drawStack(g, axis.x(column, plot), axis.px, bottom, (bottom - TOP) / top, step, palette);
+    drawBreaks(g, plot, TOP, bottom, view);
+    drawChosenColumn(g, plot, TOP, bottom, view);
+    drawTicks(g, plot, size.height - TICKS / 2, view);
+  },
+
+  hit(x, y, view, size) {
+    const column = view.axis.columnAt(x, plotOf(size));
+    const step = view.history.steps.get(column);
+    return step && x >= LEFT ? { choice: { kind: "step", column }, step } : null;
+  },
+
+  hint: ({ step }) => `step ${count(step.step)} · ${duration(step.wall_us)} · ${plural(step.num_scheduled_tokens, "token")}`,
+
+  detail(root, view) {
+    if (!view.history) return;
+    const chosen = view.choice?.kind === "step" ? view.history.steps.get(view.choice.column) : null;
+    const steps = chosen ? [chosen] : lastSteps(view);
+    root.querySelector(".detail").textContent = chosen ? stepWords(chosen) : averageWords(steps);
+    const parts = sums(steps);
+    for (const phase of PHASES) {
+      const line = root.querySelector(`[data-phase="${phase}"]`);
+      const { us, share, scope } = parts[phase];
+      line.querySelector(".us").textContent = duration(steps.length ? us : null);
+      line.querySelector(".share").textContent = percent(steps.length ? share : null);
+      line.querySelector(".scope").textContent = scope;
+    }
+  },
+
+  summary(view) {
+    const step = view.state?.last_step;
+    return step ? `Step anatomy: step ${step.step} took ${duration(step.wall_us)}.` : "Step anatomy: no step yet.";
+  },
+
+  twin(view) {
+    return {
+      columns: ["step", "wall", ...PHASES, "tokens"],
+      rows: [...view.history.steps].slice(-40).reverse().map(([column, step]) => ({
+        choice: { kind: "step", column },
+        cells: [count(step.step), duration(step.wall_us), ...PHASES.map((phase) => duration(partUs(step, phase))), count(step.num_scheduled_tokens)],
+      })),
+    };
+  },
+};
+
+function plotOf(size) {
+  return { left: LEFT, right: size.width - RIGHT };
+}
+
+function partUs(step, phase) {
+  return phase === "other" ? otherUs(step) : (step.phases_us[phase] ?? 0);
+}
+
+function lastSteps({ history }) {
+  return [...history.steps.values()].slice(-WINDOW).filter((step) => !step.gated);
+}
+
+function sums(steps) {
+  const wall = steps.reduce((sum, step) => sum + step.wall_us, 0);
+  return Object.fromEntries(
+    PHASES.map((phase) => {
+      const us = steps.reduce((sum, step) => sum + partUs(step, phase), 0);
+      const scope = steps.at(-1)?.scopes[phase] ?? "";
+      return [phase, { us: steps.length ? us / steps.length : null, share: wall ? us / wall : null, scope: scope === "device" ? "device" : "" }];
+    }),
+  );
+}
+
+function averageWords(steps) {
+  if (!steps.length) return "No measured step yet; gated steps are left out.";
+  const wall = steps.reduce((sum, step) => sum + step.wall_us, 0) / steps.length;
+  return `Mean of the last ${plural(steps.length, "step")}: ${duration(wall)} each. Click a bar for one step.`;
+}
+
+/** One step in a sentence. */
+export function stepWords(step) {
+  const parts = [`${plural(step.rows.length, "request")} got ${count(step.num_scheduled_tokens)} of ${count(step.token_budget)} tokens`];
+  parts.push(`${count(step.num_prefill_tokens)} prefill, ${count(step.num_decode_tokens)} decode`, `ended as ${endedWords(step.ended_by)}`);
+  return `Step ${count(step.step)}, ${duration(step.wall_us)}${step.gated ? " (gated: not a measurement)" : ""}: ${parts.join("; ")}.`;
+}
+
+function niceCeiling(us) {
+  const unit = 10 ** Math.floor(Math.log10(us));
+  return unit * [1, 1.5, 2, 3, 5, 7.5, 10].find((n) => n * unit >= us);
+}
+
+function drawScale(g, plot, bottom, top, palette) {
+  g.textAlign = "right";
+  for (const share of [0, 0.5, 1]) {
+    const y = bottom - (bottom - TOP) * share;
+    g.fillStyle = palette.line;
+    g.fillRect(plot.left, Math.round(y), plot.right - plot.left, 1);
+    g.fillStyle = palette.muted;
+    g.fillText(share === 0 ? "0" : duration(top * share), plot.left - 6, Math.min(bottom - 4, Math.max(TOP + 4, y)));
+  }
+}
+
+function drawStack(g, x, px, bottom, scale, step, palette) {
+  const width = Math.max(1, px - 1);
+  let y = bottom;
+  for (const phase of PHASES) {
+    const height = partUs(step, phase) * scale;
+    y -= height;
+    if (phase === "other") {
+      g.strokeStyle = palette.phases.other;
+      g.lineWidth = 1;
+      if (height > 1) g.strokeRect(x + 0.5, y + 0.5, width - 1, height - 1);
+      continue;
+    }
+    g.fillStyle = palette.phaseHatch[phase] ?? palette.phases[phase];
+    g.fillRect(x, y, width, height);
+  }
+}

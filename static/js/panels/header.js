@@ -1,0 +1,92 @@
+/**
+ * The header: what the engine is and how it is, the numbers that matter, and whether what you see is live.
+ * Status and badges follow at once; figures at most twice a second, so that they can be read.
+ */
+
+import { count, duration, milliseconds, percent, plural, rate, statusWords } from "../format.js";
+import { newestSteps } from "../history.js";
+import { brokenInvariant, percentile, poolUse, rates, RATE_WINDOW_US } from "../metrics.js";
+import { engineNow } from "../store.js";
+import { windowSamples } from "./latency.js";
+
+/** @param {{loop: any}} page */
+export function mountHeader(page) {
+  const root = document.getElementById("top");
+  const parts = collect(root);
+  page.loop.add({
+    id: "header",
+    visible: true,
+    draw: (view) => showStatus(parts, view),
+    refresh: (view) => showFigures(parts, view),
+  });
+}
+
+/** Elements by their data-part. */
+function collect(root) {
+  return Object.fromEntries([...root.querySelectorAll("[data-part]")].map((node) => [node.dataset.part, node]));
+}
+
+function write(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+function showStatus(parts, view) {
+  const { engine, store } = view;
+  const status = engine?.about.status ?? "starting";
+  parts.status.dataset.status = status;
+  write(parts.status, statusWords(status));
+  if (view.hello) {
+    const { model, device } = view.hello;
+    const scripted = device.type === "scripted";
+    write(parts.model, scripted ? model.name : `${model.name} · ${model.dtype}`);
+    write(parts.device, scripted ? "no model: answers from a script" : `${device.name} · ${device.type}, ${plural(device.num_threads, "thread")}`);
+  }
+  const paused = engine?.state?.gate.state === "paused";
+  parts.gated.hidden = !paused;
+  parts.simulated.hidden = !view.hello?.simulated;
+  parts.pause.hidden = paused;
+  parts.run.hidden = !paused;
+  parts.stale.hidden = store.connection !== "stale";
+  showLive(parts.live, view);
+}
+
+/** LIVE while following; else how far ahead the engine is by now. */
+function showLive(button, { store, engine, axis }) {
+  const following = axis.following && !store.held;
+  button.setAttribute("aria-pressed", String(following));
+  if (following) {
+    write(button, "LIVE");
+    return;
+  }
+  const ahead = engine ? Math.max(0, Math.round(engine.history.last + 1 - axis.right)) : 0;
+  write(button, ahead ? `LIVE · ${count(ahead)} ${ahead === 1 ? "step" : "steps"} ahead` : "HELD · go live");
+}
+
+function showFigures(parts, { engine }) {
+  const state = engine?.state ?? null;
+  const speed = state ? rates(newestSteps(engine.history), engineNow(engine)) : { prefill: null, decode: null };
+  write(parts.decode, rate(speed.decode));
+  write(parts.prefill, rate(speed.prefill));
+  write(parts["rate-window"], `last ${RATE_WINDOW_US / 1e6} s`);
+  write(parts.running, count(state?.queues.running.length));
+  write(parts["running-of"], state ? `of ${count(state.config.max_num_seqs)} slots` : "slots");
+  write(parts.waiting, count(state?.queues.waiting.length));
+  const use = state && poolUse(state);
+  write(parts.kv, percent(use?.usage));
+  write(parts["kv-of"], use ? `${count(use.referenced)}/${count(use.total)} blocks` : "of blocks");
+  showMedian(parts, "ttft", engine);
+  showMedian(parts, "tpot", engine);
+  const broken = state && brokenInvariant(state);
+  parts.invariant.dataset.ok = String(broken === null);
+  write(parts.invariant, !state ? "–" : broken === null ? "holds" : "broken");
+  parts.invariant.title = broken ?? "";
+}
+
+function showMedian(parts, name, engine) {
+  const samples = engine ? windowSamples(engine.history, `${name}_us`) : [];
+  const median = percentile(samples, 50);
+  const seconds = median !== null && median >= 10_000_000;
+  write(parts[name], seconds ? duration(median).slice(0, -2) : milliseconds(median));
+  write(parts[`${name}-unit`], seconds ? "s" : "ms");
+  write(parts[`${name}-n`], `n = ${count(samples.length)}`);
+}

@@ -1,0 +1,202 @@
+/**
+ * Prompts: the form is htmx's; this fills it in (examples, presets, replies) and lets the answers stream into the
+ * cards that the server sent back. Everything from a person or a model is set as text, never as HTML.
+ */
+
+import { cancelRequest, say } from "../controls.js";
+import { curlCommand } from "../curl.js";
+import { keepDrafts, save } from "../drafts.js";
+import { count, duration, finishWords, requestName, waitWords } from "../format.js";
+import { createTexts } from "../texts.js";
+
+const CARDS_KEPT = 60;
+const PROGRESS_MS = 250;
+
+/** @param {{loop: any, selection: any}} page */
+export function mountPrompts(page) {
+  const form = /** @type {HTMLFormElement} */ (document.getElementById("prompt-form"));
+  const list = document.getElementById("answers");
+  const texts = createTexts();
+  /** @type {Map<string, HTMLElement>} */
+  const cards = new Map();
+  let shownAt = -Infinity;
+
+  keepDrafts(form);
+  fillIn(form);
+  adopt(list, cards, texts);
+  document.addEventListener("htmx:after:swap", (event) => {
+    if (event.detail.ctx.sourceElement !== form && event.detail.ctx.target !== list) return;
+    adopt(list, cards, texts);
+    if (event.detail.ctx.response?.status < 400) sent(form);
+    page.loop.invalidate();
+  });
+  document.addEventListener("htmx:error", () => showError("The server cannot be reached. Your prompt is still here."));
+  list.addEventListener("click", (event) => act(event, page, form, list, texts));
+  list.addEventListener("submit", (event) => {
+    event.preventDefault();
+    cancelRequest(event.target.closest("[data-request]").dataset.request);
+  });
+
+  page.loop.add({
+    id: "prompts",
+    visible: true,
+    draw(view) {
+      for (const [id, card] of cards) card.classList.toggle("lit", view.lit.requests.has(id));
+      if (performance.now() - shownAt < PROGRESS_MS) return;
+      shownAt = performance.now();
+      for (const [id, card] of cards) showProgress(card, id, view);
+    },
+    refresh(view) {
+      for (const [id, card] of cards) showProgress(card, id, view);
+    },
+  });
+
+  return {
+    /** @param {Array<{request: string, offset: number, text: string, prompt?: string | null}>} items */
+    take(items) {
+      for (const item of items) {
+        const change = texts.put(item.request, item.offset, item.text);
+        const card = cards.get(item.request) ?? cardFor(item, list, cards);
+        if (change !== null) put(card.querySelector(".said"), change);
+      }
+    },
+  };
+}
+
+// -- the form ------------------------------------------------------------------------------------
+
+function fillIn(form) {
+  form.querySelector("[data-examples]").addEventListener("change", (event) => {
+    form.elements.prompt.value = event.target.value;
+    event.target.selectedIndex = 0;
+    save(form);
+    form.elements.prompt.focus();
+  });
+  form.querySelector("[data-preset]").addEventListener("change", (event) => {
+    form.elements.system.value = event.target.value;
+    save(form);
+  });
+  form.querySelector("[data-new-conversation]").addEventListener("click", () => converse(form, ""));
+  form.elements.prompt.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit(form.querySelector("[data-send]"));
+  });
+}
+
+function sent(form) {
+  showError("");
+  if (!form.elements.conversation.value) return;
+  form.elements.prompt.value = "";
+  save(form);
+}
+
+function showError(text) {
+  const error = document.getElementById("prompt-error");
+  error.textContent = text;
+}
+
+/** Continue a conversation, or start a new one with "". */
+function converse(form, conversation) {
+  form.elements.conversation.value = conversation;
+  const note = form.querySelector(".continuing");
+  note.hidden = !conversation;
+  note.querySelector("span").textContent = "Continuing the conversation: earlier turns are sent again.";
+  if (conversation) form.elements.prompt.focus();
+}
+
+// -- the cards -----------------------------------------------------------------------------------
+
+/** Take in the cards that the server put into the list: turns of one conversation belong together. */
+function adopt(list, cards, texts) {
+  document.getElementById("no-answers").hidden = list.querySelector("[data-request]") !== null;
+  for (const card of list.querySelectorAll("[data-request]")) {
+    const id = card.dataset.request;
+    const known = cards.get(id);
+    if (known && known !== card) known.remove(); // its text came before the form's answer did
+    cards.set(id, card);
+    const said = card.querySelector(".said");
+    if (!said.textContent && texts.get(id)) put(said, { whole: texts.get(id) });
+    gather(card, list);
+  }
+  for (const id of [...cards.keys()].slice(0, Math.max(0, cards.size - CARDS_KEPT))) {
+    cards.get(id).remove();
+    cards.delete(id);
+    texts.forget(id);
+  }
+}
+
+/** Move a new turn below the earlier turns of its conversation. */
+function gather(card, list) {
+  const { conversation } = card.dataset;
+  if (!conversation || card.dataset.gathered) return;
+  card.dataset.gathered = "yes";
+  const group = card.closest(".sent");
+  const earlier = [...list.querySelectorAll(".sent")].find((each) => each !== group && each.dataset.conversation === conversation);
+  if (earlier) {
+    earlier.append(card);
+    list.prepend(earlier);
+    if (!group.querySelector("[data-request]")) group.remove();
+  } else if (group.querySelectorAll("[data-request]").length === 1) group.dataset.conversation = conversation;
+}
+
+function cardFor({ request, prompt }, list, cards) {
+  const template = /** @type {HTMLTemplateElement} */ (document.getElementById("answer-template"));
+  const group = document.createElement("div");
+  group.className = "sent";
+  group.append(template.content.cloneNode(true));
+  const card = group.querySelector("[data-request]");
+  card.dataset.request = request;
+  card.querySelector("form").action = `/requests/${encodeURIComponent(request)}/abort`;
+  card.querySelector("[data-select]").textContent = requestName(request);
+  card.querySelector(".asked").textContent = prompt ?? "";
+  list.prepend(group);
+  cards.set(request, card);
+  document.getElementById("no-answers").hidden = true;
+  return card;
+}
+
+/** One text node grows; the browser lays out only its end. */
+function put(said, change) {
+  if ("whole" in change) said.textContent = change.whole;
+  else if (said.firstChild) said.firstChild.appendData(change.append);
+  else said.textContent = change.append;
+}
+
+function showProgress(card, id, { engine }) {
+  const request = engine?.state?.requests[id] ?? engine?.history.lanes.get(id)?.facts;
+  const lost = engine?.about.status === "gone" && request?.status !== "finished";
+  const status = lost ? "finished" : (request?.status ?? "waiting");
+  if (card.dataset.status !== status) card.dataset.status = status;
+  const progress = card.querySelector(".progress");
+  const words = lost ? "lost with its engine" : progressWords(request);
+  if (progress.textContent !== words) progress.textContent = words;
+}
+
+function progressWords(request) {
+  if (!request) return "sent";
+  const ttft = request.first_token_us === null ? null : request.first_token_us - request.arrival_us;
+  if (request.status === "waiting") return `waits: ${waitWords(request.reason)}`;
+  if (request.status === "running") {
+    if (ttft === null) return `prefill ${count(request.num_computed_tokens)}/${count(request.num_prompt_tokens)} tok`;
+    return `${count(request.num_output_tokens)} tok · TTFT ${duration(ttft)}`;
+  }
+  const { timings } = request;
+  const cached = request.num_cached_tokens ? ` · ${count(request.num_cached_tokens)} tok from the cache` : "";
+  const pace = `TTFT ${duration(timings?.ttft_us)} · TPOT ${duration(timings?.tpot_us)}`;
+  return `${finishWords(request.finish_reason, request.finish_detail)} · ${count(request.num_output_tokens)} tok · ${pace}${cached}`;
+}
+
+function act(event, page, form, list, texts) {
+  const button = event.target.closest("button");
+  const card = event.target.closest("[data-request]");
+  if (!button || !card) return;
+  if (button.hasAttribute("data-select")) page.selection.set({ kind: "request", id: card.dataset.request });
+  else if (button.hasAttribute("data-reply")) converse(form, card.dataset.conversation);
+  else if (button.hasAttribute("data-curl")) copy(curlCommand(card, form, texts, page.view().engine));
+}
+
+function copy(text) {
+  navigator.clipboard.writeText(text).then(
+    () => say("Copied as a curl command."),
+    () => say("The browser does not allow copying here."),
+  );
+}

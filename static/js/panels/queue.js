@@ -1,0 +1,86 @@
+/**
+ * Queue: who waits and why, in words, from the scheduler's own reasons; how far each prompt is computed; and the last
+ * preemptions, one line each.
+ */
+
+import { count, duration, plural, requestName, waitWords } from "../format.js";
+import { stepNumber } from "../history.js";
+import { engineNow } from "../store.js";
+import { renderTable } from "../table.js";
+
+const PREEMPTIONS_SHOWN = 6;
+
+/** @param {{loop: any, selection: any}} page */
+export function mountQueue(page) {
+  const root = document.getElementById("panel-queue");
+  const table = root.querySelector("table");
+  const log = root.querySelector(".preemptions");
+  const empty = root.querySelector(".empty");
+  page.loop.add({
+    id: "queue",
+    visible: true,
+    draw() {},
+    refresh(view) {
+      const rows = view.state ? [...waiting(view), ...prefilling(view)] : [];
+      empty.textContent = emptyWords(view, rows);
+      empty.hidden = rows.length > 0;
+      table.hidden = rows.length === 0;
+      renderTable(table, { columns: ["request", "waited", "tokens", "why"], rows }, page.selection);
+      writeLines(log, view.history?.preemptions.slice(0, PREEMPTIONS_SHOWN).map((event) => preemptionWords(event, view.history)) ?? []);
+    },
+  });
+}
+
+function emptyWords(view, rows) {
+  if (!view.state) return view.why;
+  return rows.length ? "" : "Nobody waits: every request has a slot, or there is none.";
+}
+
+function waiting({ state, engine }) {
+  const now = engineNow(engine);
+  return state.queues.waiting.map((id) => {
+    const request = state.requests[id];
+    const again = request.num_preemptions ? "preempted: " : "";
+    return {
+      choice: { kind: "request", id },
+      cells: [
+        requestName(id),
+        duration(Math.max(0, now - (request.last_preempted_us ?? request.arrival_us))),
+        count(request.num_prompt_tokens + request.num_output_tokens),
+        again + waitWords(request.reason),
+      ],
+    };
+  });
+}
+
+/** Running, but its prompt is not all computed yet. */
+function prefilling({ state, history }) {
+  const rows = [];
+  for (const id of state.queues.running) {
+    const request = state.requests[id];
+    const total = request.num_prompt_tokens + Math.max(0, request.num_output_tokens - 1);
+    if (request.num_computed_tokens >= total) continue;
+    const chunks = history.lanes.get(id)?.chunks ?? 0;
+    rows.push({
+      choice: { kind: "request", id },
+      cells: [requestName(id), "in prefill", `${count(request.num_computed_tokens)}/${count(total)}`, `computing its prompt, ${plural(chunks, "chunk")} done`],
+    });
+  }
+  return rows;
+}
+
+/** "Step 41: R7 preempted, R3 needed 1 block, 0 free. It held 6 blocks; 412 tokens to recompute." */
+function preemptionWords(event, history) {
+  const needed = `${requestName(event.by)} needed ${plural(event.needed, "block")}, ${count(event.free)} free`;
+  const step = count(stepNumber(history, event.column));
+  return `Step ${step}: ${requestName(event.request)} preempted, ${needed}. It held ${plural(event.num_held_blocks, "block")}; ${plural(event.num_lost_tokens, "token")} to recompute.`;
+}
+
+function writeLines(list, lines) {
+  while (list.children.length > lines.length) list.lastElementChild.remove();
+  lines.forEach((line, i) => {
+    const item = list.children[i] ?? list.appendChild(document.createElement("li"));
+    if (item.textContent !== line) item.textContent = line;
+  });
+  list.hidden = lines.length === 0;
+}

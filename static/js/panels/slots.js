@@ -1,0 +1,226 @@
+/**
+ * Slots, a piano roll: columns are steps, rows are slots. A prefill is a block sized by the root of its tokens, a
+ * decode a dot, an idle slot a hollow cell; a dash is a request that holds its slot but got no tokens in the step.
+ * Above it the token budget of each step.
+ */
+
+import { count, endedWords, duration, plural, requestName } from "../format.js";
+import { drawBreaks, drawChosenColumn, drawTicks, endCap, hollow, outputShare } from "../marks.js";
+
+const LEFT = 24;
+export const GUTTER = 82;
+const BUDGET = 30;
+const GAP = 8;
+const TICKS = 15;
+
+export const slots = {
+  gutter: GUTTER,
+
+  empty(view) {
+    if (!view.state) return view.why;
+    return view.history.steps.size ? null : "No step has run yet. Send a prompt and the first column appears.";
+  },
+
+  draw(g, size, view) {
+    const { state, axis } = view;
+    if (!state) return;
+    const plot = plotOf(size);
+    axis.suit(plot);
+    const lines = linesOf(size, state);
+    drawRows(g, plot, lines, view);
+    drawColumns(g, plot, lines, view);
+    drawEnds(g, plot, lines, view);
+    drawBreaks(g, plot, 0, lines.bottom, view);
+    drawChosenColumn(g, plot, 0, lines.bottom, view);
+    drawNow(g, plot, lines, view);
+    drawTicks(g, plot, size.height - TICKS / 2, view);
+  },
+
+  hit(x, y, view, size) {
+    if (!view.state) return null;
+    const plot = plotOf(size);
+    const lines = linesOf(size, view.state);
+    const slot = Math.floor((y - lines.top) / lines.height);
+    if (x > plot.right) return hitNow(slot, view);
+    const column = view.axis.columnAt(x, plot);
+    const step = view.history.steps.get(column);
+    if (!step || x < plot.left) return null;
+    const row = step.rows.find((each) => each.slot === slot);
+    if (y >= lines.top && row) return { choice: { kind: "request", id: row.request }, step, row };
+    return { choice: { kind: "step", column }, step };
+  },
+
+  hint({ step, row }) {
+    if (!step) return "choose this request";
+    const name = `step ${count(step.step)}`;
+    if (!row) return `${name} · ${budgetWords(step)}`;
+    return `${requestName(row.request)} · ${row.phase} of ${plural(row.scheduled, "token")} · slot ${row.slot} · ${name}`;
+  },
+
+  summary(view) {
+    const step = view.state?.last_step;
+    if (!step) return "Slots: no step yet.";
+    return `Slots: step ${step.step}, ${step.rows.length} of ${view.state.config.max_num_seqs} slots busy, ${budgetWords(step)}.`;
+  },
+
+  twin(view) {
+    const rows = [...view.history.steps].slice(-40).reverse();
+    return {
+      columns: ["step", "prefill tok", "decode tok", "budget", "busy slots", "rows", "ended because"],
+      rows: rows.map(([column, step]) => ({
+        choice: { kind: "step", column },
+        cells: [
+          count(step.step),
+          count(step.num_prefill_tokens),
+          count(step.num_decode_tokens),
+          count(step.token_budget),
+          `${step.rows.length}/${view.state.config.max_num_seqs}`,
+          step.rows.map((row) => `${row.slot}:${requestName(row.request)} ${row.phase} ${row.scheduled}`).join(", "),
+          endedWords(step.ended_by),
+        ],
+      })),
+    };
+  },
+};
+
+function budgetWords(step) {
+  return `${count(step.num_scheduled_tokens)} of ${count(step.token_budget)} tokens, ${duration(step.wall_us)}, ended as ${endedWords(step.ended_by)}`;
+}
+
+function plotOf(size) {
+  return { left: LEFT, right: size.width - GUTTER };
+}
+
+function linesOf(size, state) {
+  const slots = state.config.max_num_seqs;
+  const top = BUDGET + GAP;
+  const height = Math.max(3, Math.min(26, Math.floor((size.height - top - TICKS) / slots)));
+  return { slots, top, height, bottom: top + slots * height };
+}
+
+function drawRows(g, plot, lines, { palette, state }) {
+  g.fillStyle = palette.line;
+  g.fillRect(plot.left, BUDGET, plot.right - plot.left, 1);
+  if (lines.height < 11) return;
+  g.fillStyle = palette.muted;
+  g.textAlign = "right";
+  for (let slot = 0; slot < lines.slots; slot += 1) g.fillText(String(slot), LEFT - 8, lines.top + (slot + 0.5) * lines.height);
+  g.textAlign = "left";
+  g.fillText(`${count(state.config.max_num_batched_tokens)} tok`, plot.right + 8, 6);
+  g.fillText("0", plot.right + 8, BUDGET - 4);
+}
+
+function drawColumns(g, plot, lines, view) {
+  const { axis, history, lit, palette } = view;
+  const { from } = axis.span(plot);
+  g.save();
+  g.beginPath();
+  g.rect(plot.left, 0, plot.right - plot.left, lines.bottom);
+  g.clip();
+  g.setLineDash([2, 3]);
+  g.strokeStyle = palette.muted;
+  g.lineWidth = 1;
+  g.beginPath();
+  g.moveTo(plot.left, 1.5);
+  g.lineTo(plot.right, 1.5);
+  g.stroke();
+  g.setLineDash([]);
+  for (let column = from; column < axis.right; column += 1) {
+    const step = history.steps.get(column);
+    if (!step) continue;
+    const x = axis.x(column, plot);
+    drawBudget(g, x, axis.px, step, palette);
+    drawColumn(g, x, lines, step, view, lit);
+  }
+  g.restore();
+}
+
+/** The step's tokens against its budget: decode below, prefill on top of it. */
+function drawBudget(g, x, px, step, palette) {
+  const full = BUDGET - 3;
+  const scale = full / step.token_budget;
+  const decode = Math.min(full, step.num_decode_tokens * scale);
+  const prefill = Math.min(full - decode, step.num_prefill_tokens * scale);
+  const width = Math.max(1, px - 1);
+  g.fillStyle = palette.decode;
+  if (decode > 0) g.fillRect(x, BUDGET - Math.max(1, decode), width, Math.max(1, decode));
+  g.fillStyle = palette.prefill;
+  g.fillRect(x, BUDGET - decode - prefill, width, prefill);
+}
+
+function drawColumn(g, x, lines, step, { axis, palette }, lit) {
+  const busy = new Set(step.skipped);
+  const width = Math.max(1, axis.px - 1);
+  for (const row of step.rows) {
+    busy.add(row.slot);
+    const y = lines.top + (row.slot + 0.5) * lines.height;
+    g.globalAlpha = lit.any && !lit.requests.has(row.request) ? 0.25 : 1;
+    if (row.phase === "prefill") {
+      const height = Math.max(3, (lines.height - 3) * Math.sqrt(row.scheduled / step.token_budget));
+      g.fillStyle = palette.prefill;
+      g.fillRect(x, y - height / 2, width, height);
+    } else {
+      g.fillStyle = palette.decode;
+      g.beginPath();
+      g.arc(x + axis.px / 2 - 0.5, y, Math.max(1, Math.min(width / 2, lines.height / 3, 4)), 0, 7);
+      g.fill();
+    }
+  }
+  g.globalAlpha = 1;
+  g.fillStyle = palette.idle;
+  for (const slot of step.skipped) g.fillRect(x, lines.top + (slot + 0.5) * lines.height - 0.5, width, 1);
+  const cell = Math.max(2, Math.min(width, lines.height - 4, 6));
+  for (let slot = 0; slot < lines.slots; slot += 1) {
+    if (!busy.has(slot)) hollow(g, x + (width - cell) / 2, lines.top + (slot + 0.5) * lines.height - cell / 2, cell, cell, palette.idle);
+  }
+}
+
+/** A cap where a request finished, a notch where it was preempted. */
+function drawEnds(g, plot, lines, { axis, history, palette }) {
+  for (const lane of history.lanes.values()) {
+    for (const { slot, to, out } of lane.stays) {
+      if (to === null || to > axis.right) continue;
+      const x = axis.x(to, plot);
+      if (x < plot.left) continue;
+      const y = lines.top + (slot + 0.5) * lines.height;
+      if (out === "preempted") notch(g, x, y, lines.height, palette);
+      else endCap(g, x - 1, y, Math.min(12, lines.height - 4), lane.end?.reason, palette);
+    }
+  }
+}
+
+function notch(g, x, y, height, palette) {
+  const h = Math.min(8, height / 2);
+  g.fillStyle = palette.fault;
+  g.beginPath();
+  g.moveTo(x + 1, y - h);
+  g.lineTo(x - h, y);
+  g.lineTo(x + 1, y + h);
+  g.fill();
+}
+
+/** Who holds each slot at the right edge. */
+function drawNow(g, plot, lines, view) {
+  if (lines.height < 11) return;
+  g.textAlign = "left";
+  for (const { slot, lane } of holders(view)) {
+    g.fillStyle = view.lit.any && !view.lit.requests.has(lane.id) ? view.palette.muted : view.palette.fg;
+    const facts = view.state.requests[lane.id];
+    g.fillText(`${requestName(lane.id)} ${outputShare(facts)}`, plot.right + 8, lines.top + (slot + 0.5) * lines.height);
+  }
+}
+
+function* holders({ history, axis }) {
+  const edge = axis.right;
+  for (const lane of history.lanes.values()) {
+    const stay = lane.stays.find(({ from, to }) => from < edge + 1 && (to === null || to > edge));
+    if (stay) yield { slot: stay.slot, lane };
+  }
+}
+
+function hitNow(slot, view) {
+  for (const holder of holders(view)) {
+    if (holder.slot === slot) return { choice: { kind: "request", id: holder.lane.id } };
+  }
+  return null;
+}

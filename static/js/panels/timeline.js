@@ -1,0 +1,281 @@
+/**
+ * Timeline: one lane per request, packed into rows that are used again. Hollow while queued, blue chunks while its
+ * prompt is computed, an amber tick per step that decodes, hatched while preempted. A flag marks the first token
+ * (TTFT), the bracket below runs from there to the last one (TPOT), a cap says how it ended. Finished lanes stay.
+ */
+
+import { count, duration, finishWords, NONE, requestName } from "../format.js";
+import { drawBreaks, drawChosenColumn, drawTicks, endCap, hollow, outputShare } from "../marks.js";
+import { GUTTER } from "./slots.js";
+
+const LEFT = 24;
+const TICKS = 15;
+const TOP = 4;
+
+export const timeline = {
+  gutter: GUTTER,
+
+  empty(view) {
+    if (!view.state) return view.why;
+    return view.history.lanes.size ? null : "No request yet. Each one gets a lane here, from its arrival to its end.";
+  },
+
+  draw(g, size, view) {
+    if (!view.state) return;
+    const plot = plotOf(size);
+    const lines = linesOf(size, plot, view);
+    const bottom = size.height - TICKS;
+    g.save();
+    g.beginPath();
+    g.rect(plot.left, 0, plot.right + 1 - plot.left, bottom);
+    g.clip();
+    const lanes = lanesInView(view, plot);
+    for (const lane of lanes) drawWaits(g, lane, lines, plot, view);
+    drawWork(g, lines, plot, view);
+    for (const lane of lanes) drawOutline(g, lane, lines, plot, view);
+    drawBreaks(g, plot, 0, bottom, view);
+    drawChosenColumn(g, plot, 0, bottom, view);
+    g.restore();
+    for (const lane of lanes) drawLabel(g, lane, lines, plot, view);
+    drawTicks(g, plot, size.height - TICKS / 2, view);
+    view.page.lanesBelow = Math.max(0, lines.rows - Math.floor((bottom - TOP) / lines.height));
+  },
+
+  hit(x, y, view, size) {
+    if (!view.state) return null;
+    const plot = plotOf(size);
+    const column = view.axis.columnAt(x, plot);
+    if (y > size.height - TICKS) return view.history.steps.has(column) ? { choice: { kind: "step", column } } : null;
+    const row = Math.floor((y - TOP) / linesOf(size, plot, view).height);
+    const at = x > plot.right ? view.axis.right - 0.5 : column + 0.5;
+    const lane = lanesInView(view, plot).findLast((each) => each.row === row && each.arrive - 1 <= at && at <= endOf(each, view) + 20);
+    if (!lane) return null;
+    const mark = view.history.steps.get(column)?.rows.find((each) => each.request === lane.id) ?? null;
+    return { choice: { kind: "request", id: lane.id }, lane, mark };
+  },
+
+  hint({ lane, mark }) {
+    if (!lane) return "choose this step";
+    const now = mark && mark.phase === "prefill" ? ` · prefill ${count(mark.scheduled)} tok, ${count(mark.computed)} computed` : "";
+    return `${requestName(lane.id)}${now} · ${factWords(lane)}`;
+  },
+
+  detail(root, view) {
+    const id = view.choice?.kind === "request" ? view.choice.id : null;
+    const lane = id && view.history.lanes.get(id);
+    const below = view.page.lanesBelow ? `${view.page.lanesBelow} more lanes do not fit; the table has them all. ` : "";
+    const text = lane ? `${requestName(lane.id)} · ${factWords(lane)}` : `${below}Click a lane to light it up in every panel.`;
+    root.querySelector(".detail").textContent = text;
+  },
+
+  summary(view) {
+    if (!view.state) return "Timeline: no data.";
+    const { running, waiting } = view.state.queues;
+    return `Timeline: ${running.length} requests running, ${waiting.length} waiting, ${view.state.finished.length} finished lately.`;
+  },
+
+  twin(view) {
+    const lanes = [...view.history.lanes.values()].slice(-60).reverse();
+    return {
+      columns: ["request", "status", "queue ms", "cached tok", "prefill", "first token", "TTFT ms", "output tok", "TPOT ms", "E2E ms", "preempted", "end"],
+      rows: lanes.map((lane) => ({ choice: { kind: "request", id: lane.id }, cells: cells(lane) })),
+    };
+  },
+};
+
+function cells(lane) {
+  const { facts } = lane;
+  const times = facts.timings ?? {};
+  const ms = (us) => (us === null || us === undefined ? NONE : (us / 1000).toFixed(1));
+  const queue = facts.scheduled_us === null ? null : facts.scheduled_us - facts.arrival_us;
+  const ttft = facts.first_token_us === null ? null : facts.first_token_us - facts.arrival_us;
+  return [
+    requestName(lane.id),
+    facts.status,
+    ms(times.queue_us ?? queue),
+    count(facts.num_cached_tokens),
+    `${lane.chunks} chunk${lane.chunks === 1 ? "" : "s"}, ${count(facts.num_prompt_tokens)} tok`,
+    lane.first === null ? (facts.first_token_us === null ? NONE : "before this page") : `column ${lane.first}`,
+    ms(times.ttft_us ?? ttft),
+    outputShare(facts),
+    ms(times.tpot_us),
+    ms(times.e2e_us),
+    facts.num_preemptions ? `${facts.num_preemptions}×, ${count(facts.num_lost_tokens)} tok lost` : "0",
+    lane.end ? finishWords(lane.end.reason, lane.end.detail) : NONE,
+  ];
+}
+
+/** One sentence of facts about a lane. */
+export function factWords(lane) {
+  const { facts } = lane;
+  const times = facts.timings;
+  const parts = [`${count(facts.num_prompt_tokens)} prompt tok`];
+  if (facts.num_cached_tokens) parts.push(`${count(facts.num_cached_tokens)} from the cache`);
+  if (lane.chunks > 1) parts.push(`${lane.chunks} prefill chunks`);
+  if (facts.scheduled_us !== null) parts.push(`queue ${duration(facts.scheduled_us - facts.arrival_us)}`);
+  if (facts.first_token_us !== null) parts.push(`TTFT ${duration(facts.first_token_us - facts.arrival_us)}`);
+  parts.push(`${outputShare(facts)} tok out`);
+  if (times?.tpot_us) parts.push(`TPOT ${duration(times.tpot_us)}`);
+  if (facts.num_preemptions) parts.push(`preempted ${facts.num_preemptions}×, ${count(facts.num_lost_tokens)} tok to recompute`);
+  if (lane.end) parts.push(finishWords(lane.end.reason, lane.end.detail));
+  return parts.join(" · ");
+}
+
+function plotOf(size) {
+  return { left: LEFT, right: size.width - GUTTER };
+}
+
+/** Rows grow no taller than reads well, and shrink when many lanes are in view. */
+function linesOf(size, plot, { history }) {
+  const rows = Math.max(8, history.rowFree.length);
+  const room = size.height - TICKS - TOP;
+  return { rows, height: Math.max(10, Math.min(24, Math.floor(room / rows))) };
+}
+
+function endOf(lane, { axis }) {
+  return lane.end ? lane.end.at : axis.right;
+}
+
+function lanesInView(view, plot) {
+  const { from, to } = view.axis.span(plot);
+  return [...view.history.lanes.values()].filter((lane) => lane.arrive <= to + 1 && endOf(lane, view) + 24 >= from);
+}
+
+function middle(lane, lines) {
+  return TOP + (lane.row + 0.5) * lines.height - (lines.height >= 18 ? 2 : 0);
+}
+
+function bandHeight(lines) {
+  return Math.max(6, Math.min(12, lines.height - (lines.height < 18 ? 5 : 8)));
+}
+
+function fade(g, lane, { lit }) {
+  g.globalAlpha = lit.any && !lit.requests.has(lane.id) ? 0.25 : 1;
+}
+
+function drawWaits(g, lane, lines, plot, view) {
+  const { axis, palette } = view;
+  const h = bandHeight(lines);
+  const y = middle(lane, lines) - h / 2;
+  fade(g, lane, view);
+  lane.waits.forEach((wait, i) => {
+    // Admitted by the very next step, a request would have waited no width at all: show that it did arrive.
+    const start = axis.x(wait.from, plot) - (i === 0 ? Math.max(4, axis.px * 0.8) : 0);
+    const stop = axis.x(wait.to ?? axis.right, plot);
+    if (wait.kind === "queued") {
+      hollow(g, start, y, stop - start - 1, h, palette.idle, 1);
+      return;
+    }
+    g.fillStyle = palette.hatch.fault;
+    g.fillRect(start, y, stop - start, h);
+    hollow(g, start, y, stop - start, h, palette.fault, 1);
+    writeOver(g, `recompute ${count(wait.lost)} tok`, start, stop, y + h / 2, palette);
+  });
+}
+
+/** Text on a hatched span, on a patch of its own so that it can be read. */
+function writeOver(g, text, start, stop, y, palette) {
+  const width = g.measureText(text).width + 8;
+  if (width > stop - start - 4) return;
+  g.fillStyle = palette.well;
+  g.fillRect(start + 3, y - 6, width, 12);
+  g.fillStyle = palette.fault;
+  g.textAlign = "left";
+  g.fillText(text, start + 7, y);
+}
+
+/** Prefill chunks and decode ticks, straight from the steps' rows. */
+function drawWork(g, lines, plot, view) {
+  const { axis, history, palette } = view;
+  const h = bandHeight(lines);
+  const width = Math.max(1, axis.px - 1);
+  const tick = Math.max(1.5, Math.min(3, axis.px * 0.45));
+  for (let column = axis.span(plot).from; column < axis.right; column += 1) {
+    const step = history.steps.get(column);
+    if (!step) continue;
+    const x = axis.x(column, plot);
+    for (const row of step.rows) {
+      const lane = history.lanes.get(row.request);
+      if (!lane) continue;
+      fade(g, lane, view);
+      const y = middle(lane, lines);
+      g.fillStyle = row.phase === "prefill" ? palette.prefill : palette.decode;
+      if (row.phase === "prefill") g.fillRect(x, y - h / 2, width, h);
+      else g.fillRect(x + (axis.px - tick) / 2, y - h * 0.3, tick, h * 0.6);
+    }
+  }
+  g.globalAlpha = 1;
+}
+
+/** The flag at the first token, the bracket of the decode time, the end cap. */
+function drawOutline(g, lane, lines, plot, view) {
+  const { axis, palette, lit } = view;
+  const y = middle(lane, lines);
+  const h = bandHeight(lines);
+  fade(g, lane, view);
+  if (lane.first !== null && lane.first < axis.right) {
+    const x = axis.x(lane.first + 1, plot);
+    drawFlag(g, x, y - h / 2, h, palette);
+    if (lane.last > lane.first && lines.height >= 14) drawBracket(g, x, axis.x(Math.min(lane.last + 1, axis.right), plot), y + h / 2 + 3, palette);
+  }
+  if (lit.requests.has(lane.id)) {
+    const x = axis.x(lane.arrive, plot) - 6;
+    hollow(g, x, y - h / 2 - 3, axis.x(Math.min(endOf(lane, view), axis.right), plot) - x + 4, h + 6, palette.fg, 1.5);
+  }
+  if (lane.end && lane.end.at <= axis.right) endCap(g, axis.x(lane.end.at, plot) + 3, y, h, lane.end.reason, palette);
+  g.globalAlpha = 1;
+}
+
+function drawFlag(g, x, top, height, palette) {
+  g.fillStyle = palette.fg;
+  g.fillRect(x - 1, top - 2, 1.5, height + 4);
+  g.beginPath();
+  g.moveTo(x - 1, top - 3);
+  g.lineTo(x + 5, top);
+  g.lineTo(x - 1, top + 3);
+  g.fill();
+}
+
+function drawBracket(g, from, to, y, palette) {
+  g.strokeStyle = palette.idle;
+  g.lineWidth = 1;
+  g.beginPath();
+  g.moveTo(from + 0.5, y - 2);
+  g.lineTo(from + 0.5, y + 1.5);
+  g.lineTo(to - 0.5, y + 1.5);
+  g.lineTo(to - 0.5, y - 2);
+  g.stroke();
+}
+
+/** Where the next lane of the same row begins, so that a label ends before it. */
+function roomAfter(lane, plot, { axis, history }) {
+  let room = plot.right + GUTTER;
+  for (const other of history.lanes.values()) {
+    if (other.row === lane.row && other.arrive >= lane.end.at) room = Math.min(room, axis.x(other.arrive, plot) - 8);
+  }
+  return room;
+}
+
+/** While it runs: its progress, right of "now". Once it ended: what came of it, right of its cap. */
+function drawLabel(g, lane, lines, plot, view) {
+  const { axis, palette, lit } = view;
+  const y = middle(lane, lines);
+  const ended = lane.end && lane.end.at <= axis.right;
+  g.textAlign = "left";
+  g.fillStyle = lit.any && !lit.requests.has(lane.id) ? palette.idle : palette.fg;
+  if (!ended) {
+    const state = lane.facts.status === "waiting" ? "waits" : outputShare(lane.facts);
+    if (lines.height >= 10) g.fillText(`${requestName(lane.id)} ${state}`, plot.right + 8, y);
+    return;
+  }
+  const x = axis.x(lane.end.at, plot) + 11;
+  if (x < plot.left || x > plot.right + 8) return;
+  g.fillText(requestName(lane.id), x, y);
+  const times = lane.facts.timings;
+  if (!times?.ttft_us) return;
+  g.fillStyle = palette.muted;
+  const tpot = times.tpot_us ? ` · ${duration(times.tpot_us)}/tok` : "";
+  const start = x + g.measureText(requestName(lane.id)).width + 6;
+  const text = `TTFT ${duration(times.ttft_us)}${tpot}`;
+  if (start + g.measureText(text).width < roomAfter(lane, plot, view)) g.fillText(text, start, y);
+}

@@ -1,0 +1,89 @@
+/**
+ * The one render loop: panels are drawn at most once per animation frame, only when something changed, and only
+ * those on the screen. With reduced motion: discrete frames, twice a second. Slow work (table twins, figures)
+ * runs at most twice a second whatever the frames do.
+ */
+
+const CALM_MS = 500;
+export const SLOW_MS = 500;
+
+/**
+ * @param {() => Object<string, any>} view what panels draw, made once per frame
+ */
+export function createLoop(view) {
+  const panels = new Set();
+  const calm = window.matchMedia("(prefers-reduced-motion: reduce)");
+  let dirty = false;
+  let asked = false;
+  let drawnAt = -Infinity;
+  let slowAt = -Infinity;
+  let slowTimer = 0;
+  const cost = { frames: 0, lastMs: 0, worstMs: 0 };
+
+  function ask() {
+    if (asked || !dirty) return;
+    asked = true;
+    const wait = calm.matches ? CALM_MS - (performance.now() - drawnAt) : 0;
+    if (wait > 0) setTimeout(() => requestAnimationFrame(frame), wait);
+    else requestAnimationFrame(frame);
+  }
+
+  function frame() {
+    const start = performance.now();
+    asked = false;
+    dirty = false;
+    drawnAt = start;
+    const now = view();
+    for (const panel of panels) if (panel.visible) guarded(panel, "draw", now);
+    cost.frames += 1;
+    cost.lastMs = performance.now() - start;
+    if (cost.frames > 10) cost.worstMs = Math.max(cost.worstMs, cost.lastMs);
+    slowly();
+    ask();
+  }
+
+  /** Run the slow half now if it is due, else once it is. */
+  function slowly() {
+    const wait = SLOW_MS - (performance.now() - slowAt);
+    if (wait > 0) {
+      slowTimer ||= setTimeout(slowNow, wait);
+      return;
+    }
+    slowNow();
+  }
+
+  function slowNow() {
+    clearTimeout(slowTimer);
+    slowTimer = 0;
+    slowAt = performance.now();
+    const now = view();
+    for (const panel of panels) guarded(panel, "refresh", now);
+  }
+
+  /** A fault in one panel must not take the others with it. */
+  function guarded(panel, name, now) {
+    try {
+      panel[name]?.(now);
+    } catch (error) {
+      console.error(`panel ${panel.id} could not ${name}`, error);
+    }
+  }
+
+  return {
+    cost,
+    /** @param {{visible: boolean, draw: (view: any) => void, refresh?: (view: any) => void}} panel */
+    add(panel) {
+      panels.add(panel);
+    },
+    /** Something changed. */
+    invalidate() {
+      dirty = true;
+      ask();
+    },
+    /** A person did something: figures and tables follow at once. */
+    invalidateNow() {
+      slowAt = -Infinity;
+      this.invalidate();
+    },
+  };
+}

@@ -1,0 +1,73 @@
+/**
+ * The one selection: a request, a step (as a column) or a block, shared by every panel.
+ * Choosing one thing lights what belongs to it everywhere; choosing it again, or Esc, clears it.
+ *
+ * @typedef {{kind: "request", id: string} | {kind: "step", column: number} | {kind: "block", id: number}} Choice
+ */
+
+export function createSelection() {
+  /** @type {Choice | null} */
+  let choice = null;
+  const listeners = new Set();
+  const tell = () => listeners.forEach((listener) => listener(choice));
+  return {
+    get choice() {
+      return choice;
+    },
+    /** @param {Choice | null} next */
+    set(next) {
+      choice = next && same(choice, next) ? null : next;
+      tell();
+    },
+    clear() {
+      if (choice === null) return;
+      choice = null;
+      tell();
+    },
+    /** @param {(choice: Choice | null) => void} listener */
+    subscribe(listener) {
+      listeners.add(listener);
+    },
+  };
+}
+
+/** @param {Choice | null} a @param {Choice | null} b */
+export function same(a, b) {
+  if (a === null || b === null) return a === b;
+  return a.kind === b.kind && a.id === b.id && a.column === b.column;
+}
+
+/**
+ * Everything that the choice lights up, looked up once per frame.
+ * @returns {{any: boolean, requests: Set<string>, blocks: Set<number>, column: number | null}}
+ */
+export function lit(choice, state, history) {
+  const found = { any: choice !== null, requests: new Set(), blocks: new Set(), column: null };
+  if (choice === null || state === null) return found;
+  if (choice.kind === "request") {
+    found.requests.add(choice.id);
+    for (const block of state.requests[choice.id]?.block_table ?? []) found.blocks.add(block);
+  } else if (choice.kind === "block") {
+    found.blocks.add(choice.id);
+    for (const request of Object.values(state.requests)) {
+      if (request.block_table.includes(choice.id)) found.requests.add(request.id);
+    }
+  } else {
+    lightStep(found, choice.column, state, history);
+  }
+  return found;
+}
+
+/** A step lights its rows' requests and the blocks its tokens went to. */
+function lightStep(found, column, state, history) {
+  found.column = column;
+  const step = history.steps.get(column);
+  if (!step) return;
+  const size = state.blocks.block_size;
+  for (const row of step.rows) {
+    found.requests.add(row.request);
+    const table = state.requests[row.request]?.block_table ?? [];
+    const from = Math.floor((row.computed - row.scheduled) / size);
+    for (let i = from; i * size < row.computed; i += 1) if (i < table.length) found.blocks.add(table[i]);
+  }
+}

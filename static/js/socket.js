@@ -1,0 +1,80 @@
+/**
+ * The connection to the hub: frames and text in, acks and visibility out; reconnects by itself.
+ * Backoff is exponential with jitter and a cap, and starts over once a frame has arrived.
+ */
+
+const FIRST_DELAY_MS = 250;
+const MAX_DELAY_MS = 8000;
+/** An engine that is up says something every second; after this long in silence the line is taken for dead. */
+const SILENCE_MS = 8000;
+
+/**
+ * @param {{frame: (frame: Object<string, any>) => boolean, text: (items: Object<string, any>[]) => void,
+ *          phase: (phase: "connecting" | "live" | "stale") => void, expectsBeats: () => boolean}} on
+ *        `frame` returns false when it does not follow the last one; the socket then asks for a fresh key.
+ */
+export function connect(on) {
+  let socket = /** @type {WebSocket | null} */ (null);
+  let failures = 0;
+  let last = /** @type {{hub: string, n: number} | null} */ (null);
+  let heard = performance.now();
+
+  const send = (message) => socket?.readyState === WebSocket.OPEN && socket.send(JSON.stringify(message));
+
+  function open() {
+    const scheme = location.protocol === "https:" ? "wss:" : "ws:";
+    const mine = new WebSocket(`${scheme}//${location.host}/ws`);
+    socket = mine;
+    mine.addEventListener("open", () => {
+      heard = performance.now();
+      if (last) send({ resume: last });
+      if (document.hidden) send({ visible: false });
+    });
+    mine.addEventListener("message", (message) => mine === socket && receive(JSON.parse(message.data)));
+    mine.addEventListener("close", () => mine === socket && retry());
+  }
+
+  function receive(message) {
+    heard = performance.now();
+    if (message.text) {
+      on.text(message.text);
+      return;
+    }
+    const follows = message.key || last === null || (message.hub === last.hub && message.n === last.n + 1);
+    if (!follows || !on.frame(message)) {
+      startOver();
+      return;
+    }
+    last = { hub: message.hub, n: message.n };
+    failures = 0;
+    on.phase("live");
+    send({ ack: message.n });
+  }
+
+  /** Something is missing: come back without a past, which brings a key. */
+  function startOver() {
+    last = null;
+    drop();
+  }
+
+  function drop() {
+    const old = socket;
+    socket = null;
+    old?.close();
+    retry();
+  }
+
+  function retry() {
+    on.phase("stale");
+    const ceiling = Math.min(MAX_DELAY_MS, FIRST_DELAY_MS * 2 ** failures);
+    failures += 1;
+    setTimeout(open, ceiling * (0.5 + Math.random() / 2));
+  }
+
+  document.addEventListener("visibilitychange", () => send({ visible: !document.hidden }));
+  setInterval(() => {
+    const quiet = performance.now() - heard > SILENCE_MS;
+    if (quiet && !document.hidden && on.expectsBeats() && socket?.readyState === WebSocket.OPEN) drop();
+  }, 1000);
+  open();
+}

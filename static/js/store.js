@@ -1,0 +1,115 @@
+/**
+ * What the page knows: each engine's folded state, its history and its status, and what of it is shown.
+ * `apply` takes frames as they come; nothing here touches the document.
+ *
+ * Holding: `hold` keeps a copy of the state as it is now, and the panels show that while the fold runs on,
+ * until `release`. `shown` is what panels draw.
+ *
+ * @typedef {Object<string, any>} Json
+ */
+
+import { fold } from "./state.js";
+import { createHistory, remember } from "./history.js";
+
+export const SCHEMA_VERSION = 1;
+
+/** @typedef {ReturnType<typeof newEngine>} Engine */
+
+function newEngine(id) {
+  return {
+    id,
+    epoch: /** @type {string | null} */ (null),
+    seq: 0,
+    hello: /** @type {Json | null} */ (null),
+    state: /** @type {Json | null} */ (null),
+    history: createHistory(),
+    /** What the hub says of it: {status, reason, detail, load, restartable}. */
+    about: /** @type {Json} */ ({ status: "starting", reason: null, detail: null, load: null, restartable: false }),
+    clock: { t: 0, at: performance.now() },
+  };
+}
+
+export function createStore() {
+  /** @type {Map<string, Engine>} */
+  const engines = new Map();
+  return {
+    engines,
+    connection: "connecting", // "connecting" | "live" | "stale"
+    frames: 0,
+    strangeVersion: /** @type {number | null} */ (null),
+    held: /** @type {{state: Json | null, column: number} | null} */ (null),
+
+    /** The engine on show: the first one that the hub named. */
+    get engine() {
+      return engines.values().next().value ?? null;
+    },
+    /** The state that panels draw: the held one, or the newest. */
+    get shown() {
+      return this.held ? this.held.state : (this.engine?.state ?? null);
+    },
+    hold() {
+      const { engine } = this;
+      if (this.held || !engine) return;
+      this.held = { state: structuredClone(engine.state), column: engine.history.last };
+    },
+    release() {
+      this.held = null;
+    },
+    /**
+     * Fold one frame.
+     * @param {Json} frame
+     * @returns {boolean} false when an event is missing, so that a fresh key is needed
+     */
+    apply(frame) {
+      this.frames += 1;
+      for (const event of frame.events ?? []) {
+        if (event.kind === "hello" && event.v !== SCHEMA_VERSION) this.strangeVersion = event.v;
+        if (!take(engineOf(engines, event.engine), event)) return false;
+      }
+      for (const about of frame.engines ?? []) engineOf(engines, about.id).about = about;
+      return true;
+    },
+  };
+}
+
+function engineOf(engines, id) {
+  let engine = engines.get(id);
+  if (!engine) engines.set(id, (engine = newEngine(id)));
+  return engine;
+}
+
+/** Engine time now: its last word plus what has passed here since; the two clocks are never compared raw. */
+export function engineNow(engine) {
+  return engine.clock.t + (performance.now() - engine.clock.at) * 1000;
+}
+
+/** @param {Engine} engine @returns {boolean} false when `event` does not follow what is known */
+function take(engine, event) {
+  const known = event.epoch === engine.epoch;
+  if (event.kind === "load") {
+    engine.about = { ...engine.about, load: event };
+    return true;
+  }
+  if (event.kind === "hello") {
+    engine.hello = event;
+    if (known) return true; // said again on reconnecting; a key follows
+    engine.epoch = event.epoch;
+    engine.seq = event.seq;
+  } else if (event.kind === "key") {
+    engine.epoch = event.epoch;
+    engine.seq = event.seq;
+  } else if (event.kind === "gap") {
+    engine.seq = Math.max(engine.seq, event.last);
+    return true;
+  } else if (!known || event.seq <= engine.seq) {
+    return true; // of a life that is over, or heard before
+  } else if (event.seq !== engine.seq + 1) {
+    return false;
+  } else {
+    engine.seq = event.seq;
+  }
+  if (!known || event.t >= engine.clock.t) engine.clock = { t: event.t, at: performance.now() };
+  engine.state = fold(engine.state, event);
+  remember(engine.history, event, engine.state);
+  return true;
+}

@@ -1,0 +1,64 @@
+/**
+ * Table twins: the same facts as a canvas, as a table. Rows and cells are reused and only changed text is
+ * written, so focus and selection in the table survive a refresh.
+ *
+ * @typedef {Object} Twin
+ * @property {string[]} columns
+ * @property {Array<{cells: Array<string | number>, choice?: import("./selection.js").Choice}>} rows
+ */
+
+import { same } from "./selection.js";
+
+const MAX_ROWS = 200;
+
+/**
+ * @param {HTMLTableElement} table
+ * @param {Twin} twin
+ * @param {any} selection rows with a choice get a button in their first cell that makes it
+ */
+export function renderTable(table, twin, selection) {
+  head(table, twin.columns);
+  const body = table.tBodies[0] ?? table.createTBody();
+  const rows = twin.rows.slice(0, MAX_ROWS);
+  while (body.rows.length > rows.length) body.deleteRow(-1);
+  rows.forEach((row, i) => fill(body.rows[i] ?? body.insertRow(), row, selection));
+}
+
+function head(table, columns) {
+  const row = table.tHead?.rows[0] ?? table.createTHead().insertRow();
+  if (row.cells.length === columns.length && [...row.cells].every((cell, i) => cell.textContent === columns[i])) return;
+  row.replaceChildren(
+    ...columns.map((name) => {
+      const cell = document.createElement("th");
+      cell.scope = "col";
+      cell.textContent = name;
+      return cell;
+    }),
+  );
+}
+
+function fill(line, { cells, choice }, selection) {
+  while (line.cells.length > cells.length) line.deleteCell(-1);
+  cells.forEach((value, i) => {
+    const cell = line.cells[i] ?? line.insertCell();
+    write(i === 0 && choice ? button(cell, choice, selection) : cell, String(value));
+  });
+  line.classList.toggle("chosen", Boolean(choice) && same(choice, selection.choice));
+}
+
+function button(cell, choice, selection) {
+  let made = cell.querySelector("button");
+  if (!made) {
+    made = document.createElement("button");
+    made.type = "button";
+    made.className = "link";
+    made.addEventListener("click", () => selection.set(made.choice));
+    cell.replaceChildren(made);
+  }
+  made.choice = choice;
+  return made;
+}
+
+function write(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
