@@ -41,9 +41,8 @@ class Supervisor:
 
     async def start(self) -> None:
         """Start the process; the hub shows it as starting from now on."""
-        record = self._hub.engine(NAME)
-        record.restartable = True
-        record.starting()
+        self._hub.engine(NAME).restartable = True
+        self._hub.starting(NAME)
         self._stop_reason = None
         self._process = await asyncio.create_subprocess_exec(
             *self._command,
@@ -53,7 +52,6 @@ class Supervisor:
             start_new_session=True,  # Ctrl-C in the terminal is for the app, which then ends it in order
         )
         self._watcher = asyncio.create_task(self._watch(self._process))
-        self._hub.poke()
 
     def _environment(self) -> dict[str, str]:
         """Ours, with the token, and with the folder this very `engine` package was imported from."""

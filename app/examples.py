@@ -1,4 +1,4 @@
-"""What the page offers to send: example prompts, which a burst also draws from, and system presets."""
+"""What the page offers to send: example prompts, which a burst also draws from."""
 
 from __future__ import annotations
 
@@ -19,11 +19,4 @@ EXAMPLES = (
     "Count from one to twenty in words.",
     "How do vaccines work?",
     "Write a limerick about a slow computer.",
-)
-
-SYSTEMS = (
-    ("Default", ""),
-    ("Brief", "Answer in one short sentence."),
-    ("Teacher", "You are a patient teacher. Explain step by step, with a small example."),
-    ("Pirate", "You are a pirate. Answer every question as a pirate would."),
 )

@@ -95,6 +95,12 @@ class Hub:
         record.connected, record.key_asked = True, False
         return name
 
+    def starting(self, name: str) -> None:
+        """A new process is being started for an engine; whatever its old one still says is not listened to."""
+        self._links.pop(name, None)
+        self.engine(name).starting()
+        self.poke()
+
     def disconnected(self, name: str, link: EngineLink, reason: str) -> None:
         """An engine's socket closed. Its process, if it is ours, is given a moment to dial again."""
         if self._links.get(name) is not link:
@@ -134,6 +140,8 @@ class Hub:
             record.distrust()
             log.warning("engine %s sent a %s event that cannot be folded: %r", record.id, event["kind"], error)
             raise WireError(f"the engine sent a {event['kind'][:20]} event that does not fit its state") from None
+        if event["kind"] == "text":
+            self._abort_if_lost(event["request"])
         if record.wants_key:
             self._ask_for_key(record, link)
         self._wake.set()
@@ -155,6 +163,12 @@ class Hub:
                 observer(record, event)
             except Exception:  # whatever watches must not stop the stream
                 log.exception("an observer failed on a %s event", event["kind"])
+
+    def _abort_if_lost(self, request: str) -> None:
+        """A hole in its text has ended a request for its caller; the engine need not go on with it."""
+        entry = self.ledger.entries.get(request)
+        if entry is not None and entry.lost is not None and entry.wanted:
+            self.abort(entry)
 
     def _abort_unwanted(self, record: EngineRecord) -> None:
         """An engine that came back may still work on requests whose callers were told that they are lost."""

@@ -77,8 +77,14 @@ class Metrics:
             self._observe_request(record.id, event)
         elif event["kind"] == "hello":
             self._accepted_us.clear()
+            self._show_series(record.id)
         if record.state is not None:
             self._note_totals(record)
+
+    def _show_series(self, engine: str) -> None:
+        """An engine without samples yet has its series all the same, at 0."""
+        for histogram in (*self._histograms.values(), self._itl):
+            histogram.labels(engine)
 
     def _observe_request(self, engine: str, event: Json) -> None:
         if event["event"] == "arrived":

@@ -16,13 +16,13 @@ from starlette.responses import RedirectResponse, Response
 from app import api
 from app.bodies import Submission
 from app.conversations import Conversation, Conversations
-from app.examples import EXAMPLES, SYSTEMS
+from app.examples import EXAMPLES
 from app.forms import MAX_COPIES, PromptForm, prompt_form, read_fields, whole_number
 from app.hub import EngineAway, Hub
 from app.ledger import Entry
 from app.problems import Problem, as_problem
 from app.security import owner_of
-from app.state_view import engine_state, request_detail
+from app.state_view import engine_state, request_summary
 from app.submit import arrival, served_model, submit
 from engine.errors import RequestError
 
@@ -49,9 +49,8 @@ async def index(request: Request) -> Response:
         "hub": hub.id,
         "state": engine_state(hub, record) if record else None,
         "model_name": served_model(record) if record else "",
-        "requests": [request_detail(hub, entry, owner) for entry in reversed(entries[-64:])],
+        "requests": [request_summary(hub, entry, owner) for entry in reversed(entries[-64:])],
         "examples": EXAMPLES,
-        "systems": SYSTEMS,
         "max_copies": MAX_COPIES,
         "share_text": hub.settings.share_text.value,
     }
@@ -62,8 +61,8 @@ async def request_page(request: Request) -> Response:
     """GET /requests/{id}: one request; the page looks again by itself until it has ended."""
     hub: Hub = request.state.hub
     entry = api.find_entry(request)
-    detail = request_detail(hub, entry, owner_of(request))
-    response = _render(request, "request.html", {"item": detail, "live": not entry.over, "refresh_s": REFRESH_S})
+    item = request_summary(hub, entry, owner_of(request))
+    response = _render(request, "request.html", {"item": item, "live": not entry.over, "refresh_s": REFRESH_S})
     if not entry.over:
         response.headers["Refresh"] = str(REFRESH_S)
     return response

@@ -86,7 +86,7 @@ class EngineRecord:
         return self._missing is not None
 
     def _begin_epoch(self, event: Json) -> None:
-        self._ledger.lose_all(self.id, "The engine was restarted.")
+        self._end_requests("The engine was restarted.")
         self.epoch = event["epoch"]
         self.seq = event["seq"] - 1 if event["kind"] not in ("key", "gap") else event["seq"]
         self.hello = self.state = self.load = self.gone = self.detail = self._missing = None
@@ -137,7 +137,7 @@ class EngineRecord:
             self.load = event
         elif kind == "bye":
             self.gone = event["reason"]
-            self._ledger.lose_all(self.id, f"The engine left: {self.gone}")
+            self._end_requests(f"The engine left: {self.gone}")
         elif kind == "step":
             self.steps.append((event["step"], raw))
         if kind == "request" and event["event"] == "finished":
@@ -148,8 +148,14 @@ class EngineRecord:
 
     def _keep_snapshot(self, request: str) -> None:
         entry = self._ledger.entries.get(request)
-        if entry is not None and self.state is not None:
+        if entry is not None and self.state is not None and request in self.state["requests"]:
             entry.snapshot = dict(self.state["requests"][request])
+
+    def _end_requests(self, reason: str) -> None:
+        """Nothing more will come for any request of this epoch."""
+        for entry in self._ledger.live(self.id):
+            self._keep_snapshot(entry.id)
+            self._ledger.lose(entry, reason)
 
     # -- what the hub says about it --------------------------------------------------------------------------
 
@@ -159,7 +165,7 @@ class EngineRecord:
             self.detail = self.detail or detail
             return None
         self.gone, self.detail, self.connected = reason, detail, False
-        self._ledger.lose_all(self.id, f"The engine is gone: {reason}")
+        self._end_requests(f"The engine is gone: {reason}")
         if self.epoch is None:
             return None
         self.seq += 1
@@ -173,7 +179,7 @@ class EngineRecord:
     def starting(self) -> None:
         """A new process was started for it; what its old one left stays visible until the new one says hello."""
         self.gone = self.detail = self.load = None
-        self._awaited = True
+        self._awaited, self.connected = True, False
 
     def status(self, now: float) -> Status:
         if self.gone is not None:

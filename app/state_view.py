@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 
 from app.hub import Hub
 from app.ledger import Entry
-from app.record import EngineRecord, Status
+from app.record import EngineRecord
 from app.state import State
 from app.timings import app_share, partial_timings
 from app.wire import Json
@@ -56,33 +55,47 @@ def failed_invariants(state: State | None) -> list[str]:
 
 def request_list(hub: Hub, record: EngineRecord) -> list[Json]:
     """GET /api/requests: the requests that the state shows, oldest first."""
-    requests = record.state["requests"].values() if record.state else ()
-    return [_as_ended(hub, record, request) for request in requests]
+    requests = record.state["requests"] if record.state else {}
+    return [_told(request, hub.ledger.entries.get(request_id)) for request_id, request in requests.items()]
 
 
-def request_detail(hub: Hub, entry: Entry, owner: str | None) -> Json:
-    """GET /api/requests/{id}: one request with its timeline, and its text for those who may read it."""
-    record = hub.engine(entry.engine)
-    shown = (record.state or {}).get("requests", {}).get(entry.id) or entry.snapshot
-    request = _as_ended(hub, record, shown) if shown else None
+def request_summary(hub: Hub, entry: Entry, owner: str | None) -> Json:
+    """One request without its timeline; text only for those who may read it."""
+    state = hub.engine(entry.engine).state
+    folded = state["requests"].get(entry.id) if state else None
+    known = folded or entry.snapshot
+    request = _told(known, entry) if known else None
     timings = None
-    if shown is not None:
-        timings = partial_timings(shown)
+    if request is not None:
+        timings = partial_timings(request)
         timings |= app_share(entry, timings["ttft_us"])
-    may_read = hub.share_all or (owner is not None and owner == entry.owner)
+    readable = hub.share_all or (owner is not None and owner == entry.owner)
     return {
         "hub": hub.id,
         "engine": entry.engine,
         "id": entry.id,
-        "status": request["status"] if request else "rejected" if entry.rejected else "waiting",
+        "status": _status(request, entry),
         "request": request,
         "rejected": _rejection(entry),
         "lost": entry.lost,
         "timings": timings,
-        "timeline": list(entry.timeline),
-        "prompt": entry.prompt if may_read else None,
-        "text": entry.text if may_read else None,
+        "conversation": entry.conversation if readable else None,
+        "prompt": entry.prompt if readable else None,
+        "text": entry.text if readable else None,
     }
+
+
+def request_detail(hub: Hub, entry: Entry, owner: str | None) -> Json:
+    """GET /api/requests/{id}: one request with its whole timeline."""
+    return {**request_summary(hub, entry, owner), "timeline": list(entry.timeline)}
+
+
+def _status(request: Json | None, entry: Entry) -> str:
+    if entry.rejected is not None:
+        return "rejected"
+    if request is None:
+        return "finished" if entry.over else "waiting"
+    return str(request["status"])
 
 
 def _rejection(entry: Entry) -> Json | None:
@@ -91,15 +104,9 @@ def _rejection(entry: Entry) -> Json | None:
     return {name: entry.rejected[name] for name in ("status", "param", "message")}
 
 
-def _as_ended(hub: Hub, record: EngineRecord, request: Json) -> Json:
-    """A request of an engine that is gone has ended with it, whatever the last state says."""
-    if request["status"] == "finished" or record.status(time.monotonic()) is not Status.GONE:
+def _told(request: Json, entry: Entry | None) -> Json:
+    """A request as it is to be told: one that was lost has ended, whatever the last state says of it."""
+    if entry is None or entry.lost is None or request["status"] == "finished":
         return request
-    return {
-        **request,
-        "status": "finished",
-        "finish_reason": "error",
-        "finish_detail": record.gone,
-        "reason": None,
-        "slot": None,
-    }
+    ended = {"status": "finished", "finish_reason": "error", "finish_detail": entry.lost}
+    return {**request, **ended, "reason": None, "slot": None}
