@@ -30,37 +30,69 @@ class Detokenizer:
     def __init__(self, decoder: Decoder, prompt_token_ids: Sequence[int], stop: Sequence[str] = ()) -> None:
         self._decoder = decoder
         self._stop = stop
-        self._ids = list(prompt_token_ids[-PROMPT_TAIL:])
-        # An incomplete character at the prompt's end is completed by the answer, so it is not context.
-        while self._ids and self._decode(self._ids).endswith(REPLACEMENT):
-            self._ids.pop()
-        unfinished = len(prompt_token_ids[-PROMPT_TAIL:]) - len(self._ids)
-        self._context = len(self._ids)  # ids up to here are already text (or prompt)
-        if 0 < unfinished < MAX_CHARACTER_TOKENS:
-            self._ids.extend(prompt_token_ids[-unfinished:])
+        # The window: ids up to `_context` are settled, being text already (or prompt); the others may become more.
+        self._ids, self._context = self._prompt_context(list(prompt_token_ids[-PROMPT_TAIL:]))
+        self._context_chars = self._seen = len(self._decode(self._ids[: self._context]))
+        self._stale = self._decode(self._ids)  # the window's text as it stays if the prompt's last character does
         self._held = ""  # text that may be the beginning of a stop string
         self.num_chars = 0  # sent so far: the offset of the next delta
 
     def feed(self, token_id: int) -> tuple[str, bool]:
         """Add one token; returns (the text that may be shown now, whether a stop string was completed)."""
         self._ids.append(token_id)
-        before = self._decode(self._ids[: self._context])
         text = self._decode(self._ids)
         pending = len(self._ids) - self._context
         if text.endswith(REPLACEMENT) and pending < MAX_CHARACTER_TOKENS:
-            return "", False
-        if text.endswith(REPLACEMENT):
-            self._ids = []  # bytes that are no character: start afresh, lest a later token completes them
-        elif len(text) > len(before):
-            self._ids = self._ids[self._context :]
-        self._context = len(self._ids)
-        return self._release(text[len(before) :])
+            return self._release(self._pass_on(text, len(text.rstrip(REPLACEMENT))))
+        pending = self._num_unfinished(text) if text.endswith(REPLACEMENT) else 0
+        settled = len(self._ids) - pending
+        end = len(self._decode(self._ids[:settled])) if pending else len(text)
+        delta = self._pass_on(text, end)
+        self._settle(settled, end)
+        return self._release(delta)
 
     def flush(self) -> str:
         """The text still held back for a stop string that never came. An incomplete character is dropped."""
         text, self._held = self._held, ""
         self.num_chars += len(text)
         return text
+
+    def _prompt_context(self, tail: list[int]) -> tuple[list[int], int]:
+        """The end of the prompt, and how much of it is whole characters: the answer may complete the last one.
+
+        Where single bytes make a character together or not at all, a tail that begins within one is cut there too.
+        """
+        for start in range(MAX_CHARACTER_TOKENS):
+            for end in range(len(tail), max(start, len(tail) - MAX_CHARACTER_TOKENS + 1) - 1, -1):
+                if not self._decode(tail[start:end]).endswith(REPLACEMENT):
+                    return tail[start:], end - start
+        return [], 0
+
+    def _num_unfinished(self, text: str) -> int:
+        """How many of the last tokens may be the beginning of a character, too many of them being one no more."""
+        for count in range(1, MAX_CHARACTER_TOKENS):
+            if self._decode(self._ids[:-count]) + REPLACEMENT == text:
+                return count
+        return 1
+
+    def _pass_on(self, text: str, end: int) -> str:
+        """The window's text up to `end`, as far as it is new."""
+        # What the answer has not completed of the prompt's last character is still the prompt's.
+        self._seen = max(self._seen, _num_equal(text[:end], self._stale))
+        delta = text[self._seen : end]
+        self._seen += len(delta)
+        return delta
+
+    def _settle(self, settled: int, end: int) -> None:
+        """Move the window on: what has just become text is the context of what follows."""
+        if end > self._context_chars:
+            self._ids = self._ids[self._context :]
+            settled -= self._context
+        elif self._context_chars:
+            del self._ids[self._context : settled]  # no text, so no context either
+            settled = self._context
+        self._context, self._stale = settled, ""
+        self._context_chars = self._seen = len(self._decode(self._ids[:settled]))
 
     def _release(self, delta: str) -> tuple[str, bool]:
         text = self._held + delta
@@ -84,3 +116,8 @@ class Detokenizer:
 
     def _decode(self, ids: Sequence[int]) -> str:
         return self._decoder.decode(ids, skip_special_tokens=True)
+
+
+def _num_equal(a: str, b: str) -> int:
+    """How many characters two strings begin with alike."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
