@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import math
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from engine.errors import RequestError
 
 MAX_STOP_STRINGS = 16
 MAX_STOP_CHARS = 256
+MAX_INTEGER = 2**53 - 1  # what every JSON reader keeps exact
 
 
 class RequestStatus(enum.Enum):
@@ -66,8 +68,9 @@ class SamplingParams:
         within its limits: NaN passes no range check, a bool or a numeric string is not a number.
         """
         max_tokens = _integer(body, "max_tokens", low=1)
+        max_completion_tokens = _integer(body, "max_completion_tokens", low=1)
         if max_tokens is None:
-            max_tokens = _integer(body, "max_completion_tokens", low=1)
+            max_tokens = max_completion_tokens
         temperature = _number(body, "temperature", low=0.0, high=2.0)
         top_p = _number(body, "top_p", low=0.0, high=1.0, above=True)
         top_k = _integer(body, "top_k", low=-1)
@@ -75,7 +78,7 @@ class SamplingParams:
             temperature=1.0 if temperature is None else temperature,
             top_k=0 if top_k is None or top_k == -1 else top_k,
             top_p=1.0 if top_p is None else top_p,
-            seed=_integer(body, "seed", low=-(2**53), high=2**53),
+            seed=_integer(body, "seed", low=-MAX_INTEGER),
             max_tokens=default_max_tokens if max_tokens is None else max_tokens,
             stop=_stop_strings(body),
             stop_token_ids=_token_ids(body, "stop_token_ids"),
@@ -91,19 +94,19 @@ def _number(body: Mapping[str, Any], name: str, *, low: float, high: float, abov
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise RequestError(f"{name} must be {span}, not {_shown(value)}.", param=name)
     if not low <= value <= high or not math.isfinite(value) or (above and value == low):
-        raise RequestError(f"{name} is {value:g}; it must be {span}.", param=name)
+        raise RequestError(f"{name} is {_shown(value)}; it must be {span}.", param=name)
     return float(value)
 
 
-def _integer(body: Mapping[str, Any], name: str, *, low: int, high: int = 2**53) -> int | None:
+def _integer(body: Mapping[str, Any], name: str, *, low: int) -> int | None:
     value = body.get(name)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int):
         raise RequestError(f"{name} must be a whole number, not {_shown(value)}.", param=name)
-    if not low <= value <= high:
-        limit = f"at least {low}" if value < low else f"at most {high}"
-        raise RequestError(f"{name} is {value}; it must be {limit}.", param=name)
+    if not low <= value <= MAX_INTEGER:
+        limit = f"at least {low}" if value < low else f"at most {MAX_INTEGER}"
+        raise RequestError(f"{name} is {_shown(value)}; it must be {limit}.", param=name)
     return value
 
 
@@ -137,14 +140,16 @@ def _token_ids(body: Mapping[str, Any], name: str) -> tuple[int, ...]:
     value = body.get(name)
     if value is None:
         return ()
-    if not isinstance(value, list) or any(isinstance(t, bool) or not isinstance(t, int) or t < 0 for t in value):
+    if not isinstance(value, list) or any(isinstance(t, bool) or not isinstance(t, int) for t in value):
         raise RequestError(f"{name} must be a list of token ids (whole numbers from 0).", param=name)
+    if not all(0 <= token_id <= MAX_INTEGER for token_id in value):
+        raise RequestError(f"{name} holds a number that is no token id; ids are whole numbers from 0.", param=name)
     return tuple(value)
 
 
 def _shown(value: object) -> str:
-    """A short, safe rendering of a bad value for an error message, cut on a character boundary."""
-    text = ascii(value)
+    """A short, safe rendering of a bad value for an error message, however large or deep; cut between characters."""
+    text = reprlib.repr(value).encode("ascii", "backslashreplace").decode()
     return text if len(text) <= 40 else text[:37] + "..."
 
 
