@@ -6,8 +6,10 @@ numpy, whole arrays at a time per row, and crosses to torch once. One copy of to
 
 from __future__ import annotations
 
+import os
 import platform
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,7 +21,9 @@ from engine.events import DeviceFacts
 from engine.kv_cache import allocate
 from engine.loader import Loaded
 from engine.model_cache import Progress
+from engine.request import Request, SamplingParams
 from engine.runner import ScheduledRow, SchedulerOutput
+from engine.sampler import Draw, sample
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,12 +49,12 @@ class ModelRunner:
     def prepare(self, output: SchedulerOutput) -> Batch:
         rows = output.rows
         block_size = self.config.block_size
-        counts = np.array([row.num_scheduled_tokens for row in rows])
-        starts = np.array([row.num_computed_tokens for row in rows])
+        counts = np.array([row.num_scheduled_tokens for row in rows], dtype=np.int64)
+        starts = np.array([row.num_computed_tokens for row in rows], dtype=np.int64)
         query_start_loc = np.zeros(len(rows) + 1, dtype=np.int32)
         np.cumsum(counts, out=query_start_loc[1:])
         token_ids = np.empty(query_start_loc[-1], dtype=np.int64)
-        tables = np.zeros((len(rows), max(len(row.request.block_table) for row in rows)), dtype=np.int32)
+        tables = np.zeros((len(rows), max((len(row.request.block_table) for row in rows), default=0)), dtype=np.int32)
         for i, row in enumerate(rows):
             first, last = row.num_computed_tokens, row.num_computed_tokens + row.num_scheduled_tokens
             token_ids[query_start_loc[i] : query_start_loc[i + 1]] = row.request.token_ids[first:last]
@@ -59,12 +63,12 @@ class ModelRunner:
         positions = np.arange(query_start_loc[-1]) - np.repeat(query_start_loc[:-1] - starts, counts)
         slot_mapping = tables[row_of, positions // block_size].astype(np.int64) * block_size + positions % block_size
         sampling = [query_start_loc[i + 1] - 1 for i, row in enumerate(rows) if row.samples]
-        meta = AttentionMetadata(
+        meta = AttentionMetadata.build(
             query_start_loc=torch.from_numpy(query_start_loc),
             seq_lens=torch.from_numpy((starts + counts).astype(np.int32)),
             block_tables=torch.from_numpy(tables),
             slot_mapping=torch.from_numpy(slot_mapping),
-            max_query_len=int(counts.max()),
+            block_size=block_size,
         )
         return Batch(
             rows=rows,
@@ -76,17 +80,63 @@ class ModelRunner:
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> Tensor:
-        """Logits of the sampling rows, [num sampling rows, vocab_size] fp32."""
+        """Logits of the sampling rows, [num sampling rows, vocab_size] fp32. A step may have no rows at all."""
+        if not batch.rows:
+            return torch.empty(0, self.model.config.vocab_size)
         return self.model.forward(batch.token_ids, batch.positions, self.caches, batch.meta, batch.logits_indices)
 
     @torch.inference_mode()
     def sample(self, batch: Batch, logits: Tensor) -> list[list[int]]:
-        picked = iter(logits.argmax(-1).tolist())
+        """Per row the token it produced, or none if the step does not reach its last token."""
+        asked = [row.request for row in batch.rows if row.samples]
+        draws = [Draw(request.sampling_params, request.seed, request.num_output_tokens) for request in asked]
+        picked = iter(sample(logits, draws).tolist()) if draws else iter(())
         return [[next(picked)] if row.samples else [] for row in batch.rows]
 
     def warm_up(self, progress: Progress) -> None:
-        """Run every code path once, so that the first request does not pay for it."""
-        progress("warm up", 1, 1, "steps")
+        """Run the kinds of step there are once, so that no request pays for compiling or for first touches.
+
+        It writes to blocks that nobody holds; whoever is handed one later writes it before reading it.
+        """
+        assert self.config.num_blocks is not None
+        assert self.config.max_model_len is not None
+        pool_tokens = self.config.num_blocks * self.config.block_size
+        longest = max(1, min(self.config.max_num_batched_tokens, self.config.max_model_len, pool_tokens))
+        steps = [[longest], [1], [1] * self.config.max_num_seqs]
+        for done, lengths in enumerate(steps):
+            progress("warm up", done, len(steps), "steps")
+            output = SchedulerOutput(rows=[self._fake_row(length) for length in lengths])
+            batch = self.prepare(output)
+            self.sample(batch, self.forward(batch))
+        progress("warm up", len(steps), len(steps), "steps")
+
+    def _fake_row(self, length: int) -> ScheduledRow:
+        request = Request(
+            request_id="warm up",
+            prompt_token_ids=[0] * length,
+            sampling_params=SamplingParams(),
+            max_tokens=1,
+            seed=0,
+            stop_token_ids=frozenset(),
+            arrival_us=0,
+            block_table=list(range(-(-length // self.config.block_size))),
+        )
+        return ScheduledRow(request=request, num_computed_tokens=0, num_scheduled_tokens=length, new_blocks=[])
 
     def device_facts(self) -> DeviceFacts:
-        return DeviceFacts(type="cpu", name=platform.processor(), num_threads=torch.get_num_threads(), total_bytes=None)
+        return DeviceFacts(
+            type=self.device.type,
+            name=_cpu_name(),
+            num_threads=torch.get_num_threads(),
+            total_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        )
+
+
+def _cpu_name() -> str:
+    """The processor's name as its maker writes it, where the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()

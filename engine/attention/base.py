@@ -15,10 +15,22 @@ cold and a warm prompt see the same numbers.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import torch
 from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunk:
+    """A row of several tokens, with what every layer would otherwise work out again."""
+
+    start: int  # its tokens in the flat batch: start to end
+    end: int
+    seq_len: int
+    blocks: Tensor  # [blocks that hold seq_len tokens] int64
+    mask: Tensor  # [end - start, seq_len] bool, see causal_mask
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +41,38 @@ class AttentionMetadata:
     seq_lens: Tensor  # [num_rows] int32, this step's tokens included
     block_tables: Tensor  # [num_rows, widest table] int32; entries past a row's length are never read
     slot_mapping: Tensor  # [num_tokens] int64
-    max_query_len: int  # the longest row of this step, in tokens
+
+    # The same rows once more, by kind:
+    single_rows: Tensor  # [rows of one token] int32, their row numbers
+    chunks: tuple[Chunk, ...]  # the others
+
+    @classmethod
+    def build(
+        cls, query_start_loc: Tensor, seq_lens: Tensor, block_tables: Tensor, slot_mapping: Tensor, block_size: int
+    ) -> AttentionMetadata:
+        """Sort the rows into single ones and chunks."""
+        starts, lens = query_start_loc.tolist(), seq_lens.tolist()
+        query_lens = [end - start for start, end in pairwise(starts)]
+        chunks = tuple(
+            Chunk(
+                start=starts[row],
+                end=starts[row + 1],
+                seq_len=lens[row],
+                blocks=block_tables[row, : -(-lens[row] // block_size)].long(),
+                mask=causal_mask(query_len, lens[row], block_tables.device),
+            )
+            for row, query_len in enumerate(query_lens)
+            if query_len > 1
+        )
+        single = [row for row, query_len in enumerate(query_lens) if query_len == 1]
+        return cls(
+            query_start_loc=query_start_loc,
+            seq_lens=seq_lens,
+            block_tables=block_tables,
+            slot_mapping=slot_mapping,
+            single_rows=torch.tensor(single, dtype=torch.int32),
+            chunks=chunks,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,10 +100,8 @@ def store_kv(k: Tensor, v: Tensor, cache: LayerCache, slot_mapping: Tensor) -> N
     cache.values[block, :, offset] = v[kept].to(cache.values.dtype)
 
 
-def gather_kv(cache: LayerCache, table: Tensor, seq_len: int) -> tuple[Tensor, Tensor]:
-    """One row's keys and values in token order, each [num_kv_heads, seq_len, head_dim]."""
-    num_blocks = -(-seq_len // cache.keys.shape[2])
-    blocks = table[:num_blocks].long()
+def gather_kv(cache: LayerCache, blocks: Tensor, seq_len: int) -> tuple[Tensor, Tensor]:
+    """One row's keys and values in token order, each [num_kv_heads, seq_len, head_dim]; `blocks` are int64 ids."""
 
     def tokens(pool: Tensor) -> Tensor:
         chosen = pool[blocks].transpose(0, 1)  # [num_kv_heads, num_blocks, block_size, head_dim]

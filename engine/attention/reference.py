@@ -20,7 +20,8 @@ def reference_attention(q: Tensor, k: Tensor, v: Tensor, cache: LayerCache, meta
     bounds = meta.query_start_loc.tolist()
     for row, (start, end) in enumerate(pairwise(bounds)):
         seq_len = int(meta.seq_lens[row])
-        keys, values = gather_kv(cache, meta.block_tables[row], seq_len)
+        num_blocks = -(-seq_len // cache.keys.shape[2])
+        keys, values = gather_kv(cache, meta.block_tables[row, :num_blocks].long(), seq_len)
         out[start:end] = _attend(q[start:end], keys, values)
     return out
 

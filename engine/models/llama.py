@@ -69,7 +69,7 @@ class _Layer:
     def __call__(self, x: Tensor, cos: Tensor, sin: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
         x = x + self._attend(self.input_norm(x), cos, sin, cache, meta)
         gate, up = self.gate_up_proj(self.post_norm(x)).chunk(2, dim=-1)  # [num_tokens, intermediate_size] each
-        return x + self.down_proj(F.silu(gate) * up)
+        return x + self.down_proj(F.silu(gate).mul_(up))
 
     def _attend(self, x: Tensor, cos: Tensor, sin: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
         heads, kv_heads, head_dim = self.config.num_attention_heads, self.config.num_kv_heads, self.config.head_dim
@@ -88,16 +88,14 @@ def _merged(weights: Weights, names: list[str], *, bias: bool) -> Linear:
 
 
 class RMSNorm:
-    """x / rms(x) × weight, the mean square taken in fp32."""
+    """x / rms(x) × weight."""
 
     def __init__(self, weight: Tensor, eps: float) -> None:
         self.weight = weight
         self.eps = eps
 
     def __call__(self, x: Tensor) -> Tensor:
-        wide = x.float()
-        scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
-        return (wide * scale).to(x.dtype) * self.weight
+        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
 
 
 class RotaryEmbedding:
