@@ -6,8 +6,10 @@ the frontend's own thread, and the engine's loop sees only requests that can run
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import jinja2
@@ -16,15 +18,15 @@ from tokenizers import Tokenizer
 
 from engine.config import EngineConfig
 from engine.detokenizer import Detokenizer
-from engine.errors import RequestError
+from engine.errors import LoadError, RequestError
 from engine.events import ModelFacts
-from engine.request import Request, SamplingParams
+from engine.request import MAX_INTEGER, Request, SamplingParams, shown
 
 ROLES = ("system", "user", "assistant", "tool", "developer")
 
 
 class Frontend:
-    """Makes requests and their detokenizers. `config` is resolved."""
+    """Makes requests and their detokenizers. `config` is resolved. Raises LoadError for a template that is none."""
 
     def __init__(
         self,
@@ -44,13 +46,13 @@ class Frontend:
         self._max_model_len = config.max_model_len
         self._capacity = config.num_blocks * config.block_size
         self._seeds = random.Random(config.seed)
-        self._template = None if chat_template is None else _environment().from_string(chat_template)
+        self._template = None if chat_template is None else _template(chat_template)
 
     def make_request(self, command: Mapping[str, Any], arrival_us: int) -> Request:
         """Check and settle a `submit` command. Raises RequestError naming the field and the limit."""
-        params = SamplingParams.from_body(command.get("sampling") or {})
+        params = SamplingParams.from_body(_sampling(command))
         prompt = self._prompt_token_ids(command)
-        room = self._room(len(prompt))
+        room = self._room(len(prompt), "prompt" if command.get("messages") is None else "messages")
         stop_ids = frozenset(params.stop_token_ids)
         return Request(
             request_id=command["request"],
@@ -60,29 +62,29 @@ class Frontend:
             seed=self._seeds.getrandbits(48) if params.seed is None else params.seed,
             stop_token_ids=stop_ids if params.ignore_eos else stop_ids | self._eos_token_ids,
             arrival_us=arrival_us,
-            label=command.get("label"),
-            parent=command.get("parent"),
-            owner=command.get("owner"),
-            priority=command.get("priority") or 0,
-            request_class=command.get("request_class"),
+            label=_label(command, "label"),
+            parent=_label(command, "parent"),
+            owner=_label(command, "owner"),
+            priority=_priority(command),
+            request_class=_label(command, "request_class"),
         )
 
     def make_detokenizer(self, request: Request) -> Detokenizer:
         return Detokenizer(self._tokenizer, request.prompt_token_ids, request.sampling_params.stop)
 
-    def _room(self, num_prompt_tokens: int) -> int:
+    def _room(self, num_prompt_tokens: int, param: str) -> int:
         """How many output tokens the context leaves; refuses a prompt that could never be served."""
         if num_prompt_tokens >= self._max_model_len:
             raise RequestError(
                 f"The prompt has {num_prompt_tokens} tokens; the limit is {self._max_model_len - 1}, since "
                 f"--max-model-len is {self._max_model_len} and at least one token is to be generated. Shorten it.",
-                param="prompt",
+                param=param,
             )
         if num_prompt_tokens > self._capacity:
             raise RequestError(
                 f"The prompt has {num_prompt_tokens} tokens; the whole KV cache holds {self._capacity}. "
                 "Shorten it, or start the engine with a larger --num-blocks.",
-                param="prompt",
+                param=param,
             )
         return self._max_model_len - num_prompt_tokens
 
@@ -105,7 +107,8 @@ class Frontend:
         for token_id in ids:
             if not 0 <= token_id < self._vocab_size:
                 raise RequestError(
-                    f"prompt holds the token id {token_id}; ids go from 0 to {self._vocab_size - 1}.", param="prompt"
+                    f"prompt holds the token id {shown(token_id)}; ids go from 0 to {self._vocab_size - 1}.",
+                    param="prompt",
                 )
         return list(ids)
 
@@ -126,7 +129,7 @@ class Frontend:
             return self._template.render(messages=messages, add_generation_prompt=True, **self._special_tokens)
         except jinja2.TemplateError as error:
             raise RequestError(f"The model's chat template refuses these messages: {error}", param="messages") from None
-        except (TypeError, ValueError, KeyError, AttributeError):
+        except Exception:  # a template is a program, and can fail like one
             raise RequestError("The model's chat template cannot render these messages.", param="messages") from None
 
 
@@ -151,10 +154,46 @@ def _check_messages(messages: Any) -> None:
         check_text(message["content"], f"messages[{i}].content")
 
 
-def _environment() -> jinja2.Environment:
+def _sampling(command: Mapping[str, Any]) -> Mapping[str, Any]:
+    sampling = command.get("sampling")
+    if sampling is not None and not isinstance(sampling, dict):
+        raise RequestError(f"sampling must be an object, not {shown(sampling)}.", param="sampling")
+    return sampling or {}
+
+
+def _label(command: Mapping[str, Any], name: str) -> str | None:
+    """A caller's own word for something. It means nothing here, but it goes into events and must be text for that."""
+    label = command.get(name)
+    if label is None:
+        return None
+    if not isinstance(label, str):
+        raise RequestError(f"{name} must be a string, not {shown(label)}.", param=name)
+    check_text(label, name)
+    return label
+
+
+def _priority(command: Mapping[str, Any]) -> int:
+    priority = command.get("priority")
+    if priority is None:
+        return 0
+    if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) > MAX_INTEGER:
+        raise RequestError(f"priority must be a whole number, not {shown(priority)}.", param="priority")
+    return priority
+
+
+def _template(source: str) -> jinja2.Template:
+    """A chat template with what published ones expect beyond plain Jinja, in a sandbox."""
+
     def raise_exception(message: str) -> None:
         raise jinja2.TemplateError(message)
 
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
     environment.globals["raise_exception"] = raise_exception
-    return environment
+    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+    environment.filters["tojson"] = lambda value, **options: json.dumps(value, ensure_ascii=False, **options)
+    try:
+        return environment.from_string(source)
+    except jinja2.TemplateSyntaxError as error:
+        raise LoadError(f"The model's chat template cannot be read (line {error.lineno}): {error}") from None

@@ -92,9 +92,9 @@ def _number(body: Mapping[str, Any], name: str, *, low: float, high: float, abov
         return None
     span = f"a number {'above' if above else 'from'} {low:g} {'and at most' if above else 'to'} {high:g}"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise RequestError(f"{name} must be {span}, not {_shown(value)}.", param=name)
+        raise RequestError(f"{name} must be {span}, not {shown(value)}.", param=name)
     if not low <= value <= high or not math.isfinite(value) or (above and value == low):
-        raise RequestError(f"{name} is {_shown(value)}; it must be {span}.", param=name)
+        raise RequestError(f"{name} is {shown(value)}; it must be {span}.", param=name)
     return float(value)
 
 
@@ -103,10 +103,10 @@ def _integer(body: Mapping[str, Any], name: str, *, low: int) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int):
-        raise RequestError(f"{name} must be a whole number, not {_shown(value)}.", param=name)
+        raise RequestError(f"{name} must be a whole number, not {shown(value)}.", param=name)
     if not low <= value <= MAX_INTEGER:
         limit = f"at least {low}" if value < low else f"at most {MAX_INTEGER}"
-        raise RequestError(f"{name} is {_shown(value)}; it must be {limit}.", param=name)
+        raise RequestError(f"{name} is {shown(value)}; it must be {limit}.", param=name)
     return value
 
 
@@ -115,7 +115,7 @@ def _boolean(body: Mapping[str, Any], name: str) -> bool:
     if value is None:
         return False
     if not isinstance(value, bool):
-        raise RequestError(f"{name} must be true or false, not {_shown(value)}.", param=name)
+        raise RequestError(f"{name} must be true or false, not {shown(value)}.", param=name)
     return value
 
 
@@ -125,7 +125,7 @@ def _stop_strings(body: Mapping[str, Any]) -> tuple[str, ...]:
         return ()
     strings = [value] if isinstance(value, str) else value
     if not isinstance(strings, list) or not all(isinstance(s, str) for s in strings):
-        raise RequestError(f"stop must be a string or a list of strings, not {_shown(value)}.", param="stop")
+        raise RequestError(f"stop must be a string or a list of strings, not {shown(value)}.", param="stop")
     if len(strings) > MAX_STOP_STRINGS:
         raise RequestError(f"stop holds {len(strings)} strings; the limit is {MAX_STOP_STRINGS}.", param="stop")
     for string in strings:
@@ -147,7 +147,7 @@ def _token_ids(body: Mapping[str, Any], name: str) -> tuple[int, ...]:
     return tuple(value)
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """A short, safe rendering of a bad value for an error message, however large or deep; cut between characters."""
     text = reprlib.repr(value).encode("ascii", "backslashreplace").decode()
     return text if len(text) <= 40 else text[:37] + "..."
