@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import queue
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -35,7 +36,7 @@ class CommandReader:
         """Handle one message from the app."""
         try:
             body = json.loads(message)
-        except ValueError:
+        except (ValueError, RecursionError):
             return  # not even a cmd_id to answer to
         if not isinstance(body, dict):
             return
@@ -43,16 +44,16 @@ class CommandReader:
         self._inbox.put(
             Command(
                 self._action(body),
-                cmd_id if isinstance(cmd_id, str) else None,
+                cmd_id if _is_id(cmd_id) else None,
                 "next_step" if body.get("cmd") == "submit" else "live",
             )
         )
 
     def _action(self, body: dict[str, Any]) -> Callable[[EngineCore], str | None]:
         match body.get("cmd"):
-            case "submit" if isinstance(body.get("request"), str):
+            case "submit" if _is_id(body.get("request")):
                 return self._submit(body)
-            case "abort" if isinstance(body.get("request"), str):
+            case "abort" if _is_id(body.get("request")):
                 request_id = body["request"]
                 return lambda core: None if core.abort(request_id) else f"No request {request_id} is live."
             case "gate":
@@ -72,8 +73,17 @@ class CommandReader:
             request = self._frontend.make_request(body, arrival_us)
         except RequestError as error:
             refused = error
-            return lambda core: core.reject(request_id, refused.status, refused.param, refused.message)
-        return lambda core: core.add(request)
+        except Exception:  # our own fault, and no reason to end this thread: said here in full, to the client in brief
+            traceback.print_exc()
+            refused = RequestError("The engine could not read this request; its log says why.", status=500)
+        else:
+            return lambda core: core.add(request)
+        return lambda core: core.reject(request_id, refused.status, refused.param, refused.message)
+
+
+def _is_id(value: object) -> bool:
+    """Whether this is a name that an event can carry."""
+    return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def _gate(body: dict[str, Any]) -> Callable[[EngineCore], str | None]:

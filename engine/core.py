@@ -86,14 +86,14 @@ class EngineCore:
 
     def add(self, request: Request) -> str | None:
         """Take a request that passed the door, unless the queue is full; returns why it was refused."""
+        if request.request_id in self.scheduler.requests:
+            return f"A request {request.request_id} is live already."
         waiting = len(self.scheduler.waiting)
         if waiting >= self.config.max_queue:
             message = (
                 f"The queue is full: {waiting} requests wait, --max-queue is {self.config.max_queue}. Retry later."
             )
             return self.reject(request.request_id, 429, None, message)
-        if request.request_id in self.scheduler.requests:
-            return f"A request {request.request_id} is live already."
         request.gated_mark_us = self.gate.held_us(request.arrival_us)
         self.scheduler.add(request)
         self.text.start(request)

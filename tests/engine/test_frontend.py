@@ -122,6 +122,12 @@ def test_a_templates_own_refusal_is_one_readable_sentence():
     assert "\n" not in error.message
 
 
+def test_a_templates_refusal_can_always_be_encoded():
+    """A17: it may quote a part of the messages that nobody has looked at."""
+    door = frontend(template="{{ raise_exception(messages[0].name) }}")
+    assert refuse(door, messages=[HELLO[0] | {"name": "\ud800"}]).message.encode()
+
+
 @pytest.mark.parametrize(
     "template", ["{{ messages[0].content.nothing.more }}", "{{ 1 // 0 }}", "{{ messages[0].content + 1 }}"]
 )
