@@ -25,10 +25,11 @@ def server(settings: Settings) -> Iterator[Running]:
 
 
 @pytest.fixture
-def engine(server: Running) -> FakeEngine:
+def engine(server: Running) -> Iterator[FakeEngine]:
     engine = FakeEngine(server).dial().greet()
-    until(lambda: "main" in server.hub.engines and server.hub.engines["main"].state, "the engine's hello")
-    return engine
+    until(lambda: (record := server.hub.engines.get("main")) and record.epoch == engine.epoch and record.state)
+    yield engine
+    engine.hang_up()
 
 
 @pytest.fixture

@@ -6,11 +6,12 @@ import contextlib
 import copy
 import json
 import queue
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
@@ -65,8 +66,12 @@ class Running:
         self._thread.start()
         until(lambda: self._server.started, "the server's start")
 
-    def stop(self) -> None:
+    def leave(self) -> None:
+        """Have it stop, without waiting for it."""
         self._server.should_exit = True
+
+    def stop(self) -> None:
+        self.leave()
         self._thread.join(10)
 
 
@@ -77,7 +82,7 @@ def running(settings: Settings | None = None) -> Iterator[Running]:
     try:
         yield server
     finally:
-        server.stop()
+        server.leave()
 
 
 def hello_body(config: EngineConfig) -> Json:
@@ -108,44 +113,19 @@ def open_socket(url: str, headers: dict[str, str] | None = None) -> ClientConnec
     return contextlib.ExitStack().enter_context(connect(url, additional_headers=headers or {}, max_size=None))
 
 
-class FakeEngine:
+class Voice:
     """Says what a test tells it to, in good form; keeps the state that its events make."""
 
-    def __init__(self, server: Running, name: str = "main", *, epoch: str = "e1", num_blocks: int = 16) -> None:
+    def __init__(self, name: str = "main", *, num_blocks: int = 16) -> None:
         self.name = name
-        self.epoch = epoch
+        self.epoch = secrets.token_hex(4)
         self.seq = 0
         self.state: Json | None = None
         self.config = EngineConfig(model="scripted", num_blocks=num_blocks, max_num_seqs=4)
         self.commands: queue.Queue[Json] = queue.Queue()
-        self._server = server
-        self._socket: ClientConnection | None = None
-
-    # -- the connection --------------------------------------------------------------------------------------
-
-    def dial(self) -> FakeEngine:
-        token = self._server.hub.settings.engine_token
-        headers = {"Authorization": f"Bearer {token}"}
-        self._socket = open_socket(f"{self._server.ws}/ws/engine", headers)
-        threading.Thread(target=self._receive, args=(self._socket,), daemon=True).start()
-        return self
-
-    def _receive(self, socket: ClientConnection) -> None:
-        with contextlib.suppress(ConnectionClosed):
-            for message in socket:
-                self.commands.put(json.loads(message))
-
-    def hang_up(self) -> None:
-        assert self._socket is not None
-        self._socket.close()
-
-    @property
-    def socket(self) -> ClientConnection:
-        assert self._socket is not None
-        return self._socket
 
     def send_raw(self, text: str | bytes) -> None:
-        self.socket.send(text)
+        raise NotImplementedError
 
     # -- what it says ----------------------------------------------------------------------------------------
 
@@ -162,7 +142,7 @@ class FakeEngine:
         self.send_raw(json.dumps(event))
         return event
 
-    def greet(self) -> FakeEngine:
+    def greet(self) -> Self:
         """hello and key, as after loading."""
         self.say("hello", **hello_body(self.config))
         self.key()
@@ -268,6 +248,61 @@ class FakeEngine:
         self.text(request, offset, "", done=True)
         self.finished(request, tokens=len(words), queue_us=1000, prefill_us=900, ttft_us=1900, decode_us=0, e2e_us=1900)
         return command
+
+
+class FakeEngine(Voice):
+    """A Voice at the other end of /ws/engine."""
+
+    def __init__(self, server: Running, name: str = "main") -> None:
+        super().__init__(name)
+        self._server = server
+        self._socket: ClientConnection | None = None
+
+    def dial(self) -> FakeEngine:
+        token = self._server.hub.settings.engine_token
+        self._socket = open_socket(f"{self._server.ws}/ws/engine", {"Authorization": f"Bearer {token}"})
+        threading.Thread(target=self._receive, args=(self._socket,), daemon=True).start()
+        return self
+
+    def _receive(self, socket: ClientConnection) -> None:
+        with contextlib.suppress(ConnectionClosed):
+            for message in socket:
+                self.commands.put(json.loads(message))
+
+    def hang_up(self) -> None:
+        self.socket.close()
+
+    @property
+    def socket(self) -> ClientConnection:
+        assert self._socket is not None
+        return self._socket
+
+    def send_raw(self, text: str | bytes) -> None:
+        self.socket.send(text)
+
+
+class LocalEngine(Voice):
+    """A Voice that speaks straight into a hub, without sockets or threads."""
+
+    def __init__(self, hub: Hub, name: str = "main") -> None:
+        super().__init__(name)
+        self.hub = hub
+        self._known = False
+
+    def send(self, command: str) -> None:
+        """The hub's way down to it."""
+        self.commands.put(json.loads(command))
+
+    def send_raw(self, text: str | bytes) -> None:
+        assert isinstance(text, str)
+        if not self._known:
+            self.hub.connected(self, text)
+            self._known = True
+        self.hub.receive(self, text)
+
+    def told(self) -> list[str]:
+        """The kinds of the commands that came so far."""
+        return [command["cmd"] for command in self.commands.queue]
 
 
 def row(request: str, *, scheduled: int = 1, computed: int, out: int = 1, slot: int = 0) -> Json:
