@@ -58,5 +58,5 @@ class Gate:
         return True
 
     def held_us(self, now_us: int) -> int:
-        """How long the gate has been held in all."""
-        return self._held_us + (now_us - self._held_since if self._held_since is not None else 0)
+        """How long the gate has been held in all, by then; `now_us` may lie a little in the past."""
+        return self._held_us + (0 if self._held_since is None else max(0, now_us - self._held_since))
