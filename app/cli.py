@@ -102,8 +102,7 @@ def serve(args: argparse.Namespace) -> int:
 def _run(settings: Settings, config: EngineConfig, sock: socket.socket, netloc: str) -> None:
     logging.basicConfig(format="%(name)s: %(message)s", level=logging.WARNING, stream=sys.stderr)
     hub = Hub(settings)
-    terminal = Terminal()
-    hub.observers.append(terminal.observe)
+    Terminal(hub)
     supervisor = Supervisor(hub, config_to_argv(config), app_url=f"ws://{netloc}/ws/engine")
     app = create_app(hub, supervisor)
     server = Server(app, hub, supervisor, lambda: say(f"Stepscope is at http://{netloc}"))

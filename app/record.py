@@ -48,7 +48,7 @@ class EngineRecord:
         self.detail: str | None = None  # the last words of its process
         self.connected = False
         self.restartable = False
-        self.heard_at = time.monotonic()
+        self.started_at = self.heard_at = time.monotonic()
         self.steps: deque[tuple[int, str]] = deque(maxlen=STEPS_KEPT)
         self.history = History()
         self._ledger = ledger
@@ -180,6 +180,7 @@ class EngineRecord:
         """A new process was started for it; what its old one left stays visible until the new one says hello."""
         self.gone = self.detail = self.load = None
         self._awaited, self.connected = True, False
+        self.started_at = time.monotonic()
 
     def status(self, now: float) -> Status:
         if self.gone is not None:

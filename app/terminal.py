@@ -1,48 +1,42 @@
-"""What `stepscope serve` prints: where it is, how far the engine has come, and when it is gone."""
+"""What `stepscope serve` prints: how far its engine has come, when it is ready, and when it is gone."""
 
 from __future__ import annotations
 
 import sys
 import time
 
+from app.hub import Hub
 from app.record import EngineRecord
 from app.wire import Json
 
-STEP_PERCENT = 10
+SECONDS_BETWEEN_LINES = 1.0
 
 
 class Terminal:
-    """A hub observer that prints an engine's way to being ready, one line per phase and ten per cent."""
+    """A hub observer; long phases of loading get a line a second, short ones a line each."""
 
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-        self._phase: tuple[str | None, str] = (None, "")
-        self._percent = -STEP_PERCENT
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._phase: tuple[str, str] | None = None
+        self._said_at = 0.0
+        hub.observers.append(self.observe)
 
     def observe(self, record: EngineRecord, event: Json) -> None:
         match event["kind"]:
             case "load":
                 self._load(event)
             case "hello":
-                say(f"ready in {time.monotonic() - self._began:.1f} s: {event['memory']['sum_text']}")
-            case "bye":
-                say(f"engine {record.id} is gone: {event['reason']}")
-
-    def restarted(self) -> None:
-        self._began = time.monotonic()
+                say(f"ready in {time.monotonic() - record.started_at:.1f} s: {event['memory']['sum_text']}")
+            case "bye" if not self._hub.closing:
+                complain(f"engine {record.id} is gone: {event['reason']}")
 
     def _load(self, event: Json) -> None:
-        phase = (event["epoch"], event["phase"])
-        if phase != self._phase:
-            self._phase, self._percent = phase, -STEP_PERCENT
-            if event["total"] == 0:
-                say(f"{event['phase']} …")
-        if event["total"] <= 0:
+        phase, now = (event["epoch"], event["phase"]), time.monotonic()
+        if phase == self._phase and now - self._said_at < SECONDS_BETWEEN_LINES:
             return
-        percent = min(100, 100 * event["done"] // event["total"])
-        if percent >= self._percent + STEP_PERCENT or (percent == 100 != self._percent):
-            self._percent = percent
-            say(f"{event['phase']} {percent} %")
+        self._phase, self._said_at = phase, now
+        total = event["total"]
+        say(f"{event['phase']} {100 * event['done'] // total} %" if total > 0 else f"{event['phase']} …")
 
 
 def say(line: str) -> None:
@@ -51,5 +45,5 @@ def say(line: str) -> None:
 
 
 def complain(line: str) -> None:
-    """One line on standard error."""
+    """One line on standard error, at once."""
     print(line, file=sys.stderr, flush=True)

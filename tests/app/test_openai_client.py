@@ -7,6 +7,7 @@ import threading
 import time
 
 import openai
+import pytest
 
 from tests.app.processes import Served
 
@@ -65,3 +66,44 @@ def test_a_clients_first_token_is_never_earlier_than_the_engines(served: Served)
         assert seen_us >= timings["ingress_us"] + timings["ttft_us"] + timings["egress_us"] - 1000
         shares.append(seen_us - timings["ttft_us"])
     assert sorted(shares)[4] < 50_000
+
+
+def test_errors_are_those_that_the_client_knows(served: Served) -> None:
+    client = openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0)
+    with pytest.raises(openai.BadRequestError) as bad:
+        client.completions.create(model="default", prompt="x", temperature=9)
+    assert bad.value.param == "temperature"
+    with pytest.raises(openai.NotFoundError):
+        client.completions.create(model="gpt-4", prompt="x")
+
+
+def test_completions_and_models(served: Served) -> None:
+    client = openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0)
+    assert [model.id for model in client.models.list()] == ["scripted"]
+    whole = client.completions.create(model="scripted", prompt="x", max_tokens=12)
+    chunks = list(client.completions.create(model="scripted", prompt="x", max_tokens=12, stream=True))
+    assert "".join(chunk.choices[0].text for chunk in chunks) == whole.choices[0].text
+    assert whole.usage is not None
+    assert whole.usage.completion_tokens == 12
+    assert chunks[-1].choices[0].finish_reason == whole.choices[0].finish_reason == "length"
+
+
+def test_an_aborted_stream_ends_without_an_exception(served: Served) -> None:
+    client = openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0)
+    stream = client.completions.create(
+        model="default", prompt="x", max_tokens=500, stream=True, extra_body={"ignore_eos": True}
+    )
+    first = next(stream)
+    served.client.delete(f"/api/requests/{first.id}")
+    assert list(stream)[-1].choices[0].finish_reason == "abort"
+
+
+def test_a_killed_engine_is_an_api_error(served: Served) -> None:
+    client = openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0)
+    stream = client.completions.create(
+        model="default", prompt="x", max_tokens=500, stream=True, extra_body={"ignore_eos": True}
+    )
+    next(stream)
+    served.engine_process().kill()
+    with pytest.raises(openai.APIError, match="The engine is gone"):
+        list(stream)

@@ -1,0 +1,140 @@
+"""Bad and hostile input against a running engine: it fails alone, others go on, every block comes back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.app.fakes import until
+from tests.app.processes import Served, serving
+
+BLOCKS, CONTEXT = 32, 256
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[Served]:
+    """A small pool and a small context, so that limits are near."""
+    flags = (
+        "--num-blocks",
+        str(BLOCKS),
+        "--max-model-len",
+        str(CONTEXT),
+        "--scripted-step-ms",
+        "2",
+        "--max-queue",
+        "8",
+    )
+    with serving(*flags) as served:
+        yield served
+
+
+def chat(content: object, **more: object) -> dict[str, object]:
+    return {"messages": [{"role": "user", "content": content}], **more}
+
+
+def idle(served: Served) -> dict[str, object]:
+    """The state once nothing runs; its blocks have all come back."""
+    state = until(lambda: (s := served.state())["queues"] == {"waiting": [], "running": []} and s, "an idle engine")
+    counts = state["blocks"]["counts"]
+    assert counts["referenced"] == 0
+    assert counts["free"] + counts["cached_idle"] == BLOCKS
+    assert state["invariants"]["ok"]
+    return dict(state["totals"])
+
+
+BAD_CHATS = {
+    "no messages": b'{"messages": []}',
+    "missing messages": b"{}",
+    "empty": json.dumps(chat("")).encode(),
+    "max_tokens 0": json.dumps(chat("x", max_tokens=0)).encode(),
+    "max_tokens -1": json.dumps(chat("x", max_tokens=-1)).encode(),
+    "nan": b'{"messages": [{"role": "user", "content": "x"}], "temperature": NaN}',
+    "infinity": b'{"messages": [{"role": "user", "content": "x"}], "top_p": Infinity}',
+    "string": json.dumps(chat("x", top_k="5")).encode(),
+    "unknown role": b'{"messages": [{"role": "wizard", "content": "x"}]}',
+    "lone surrogate": rb'{"messages": [{"role": "user", "content": "\ud800"}]}',
+    "null byte": rb'{"messages": [{"role": "user", "content": "a\u0000b"}]}',
+    "too long": json.dumps(chat("x" * (CONTEXT + 1))).encode(),
+    "not utf-8": b'{"messages": [{"role": "user", "content": "\xff"}]}',
+    "not json": b"{",
+    "an array": b"[]",
+}
+
+
+@pytest.mark.parametrize("raw", BAD_CHATS.values(), ids=BAD_CHATS.keys())
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_bad_chat_is_400_with_a_sentence(small: Served, raw: bytes, stream: bool) -> None:
+    if stream and raw.startswith(b'{"'):
+        raw = b'{"stream": true, ' + raw[1:]
+    response = small.client.post("/v1/chat/completions", content=raw)
+    error = response.json()["error"]
+    assert response.status_code == 400
+    assert error["message"].endswith(".")
+    assert not any(word in error["message"] for word in ("Error", "Traceback", "Exception"))
+
+
+@pytest.mark.parametrize("prompt", ["", [""], [], [300], [2**40], "x" * CONTEXT, [1] * CONTEXT])
+def test_a_bad_prompt_is_400(small: Served, prompt: object) -> None:
+    assert small.client.post("/v1/completions", json={"prompt": prompt}).status_code == 400
+
+
+@pytest.mark.parametrize("length", [1, CONTEXT - 1])
+def test_a_prompt_that_just_fits_is_served(small: Served, length: int) -> None:
+    response = small.client.post("/v1/completions", json={"prompt": "x" * length})
+    assert response.status_code == 200
+    assert response.json()["usage"]["prompt_tokens"] == length
+
+
+def test_bad_requests_disturb_nobody(small: Served) -> None:
+    lines: list[str] = []
+
+    def stream() -> None:
+        body = chat("hello", stream=True, max_tokens=100, ignore_eos=True)
+        with httpx.stream("POST", f"{small.url}/v1/chat/completions", json=body, timeout=30) as response:
+            lines.extend(response.iter_lines())
+
+    thread = threading.Thread(target=stream)
+    thread.start()
+    for raw in BAD_CHATS.values():
+        small.client.post("/v1/chat/completions", content=raw)
+    thread.join(20)
+    assert lines[-2] == "data: [DONE]"
+    idle(small)
+
+
+def test_clients_that_hang_up_leave_nothing_behind(small: Served) -> None:
+    before = idle(small)
+    body = chat("hello there", stream=True, max_tokens=150, ignore_eos=True)
+    for _ in range(20):
+        with httpx.stream("POST", f"{small.url}/v1/chat/completions", json=body, timeout=30) as response:
+            next(response.iter_lines())
+    after = idle(small)
+    ended = {reason: after["finished"][reason] - before["finished"][reason] for reason in ("abort", "error")}  # type: ignore[index]
+    assert ended == {"abort": 20, "error": 0}
+
+
+def test_a_flood_is_answered_429_and_what_was_taken_is_finished(small: Served) -> None:
+    small.client.post("/api/gate", json={"action": "pause"})
+    statuses: list[int] = []
+
+    def post() -> None:
+        with contextlib.closing(httpx.Client(base_url=small.url, timeout=60)) as client:
+            response = client.post("/v1/completions", json={"prompt": "x", "max_tokens": 3})
+            statuses.append(response.status_code)
+            assert response.status_code == 200 or int(response.headers["retry-after"]) >= 1
+
+    threads = [threading.Thread(target=post) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    until(lambda: statuses.count(429) == 12, "the refusals")
+    assert small.state()["totals"]["rejected"] >= 12
+    small.client.post("/api/gate", json={"action": "run"})
+    for thread in threads:
+        thread.join(20)
+    assert sorted(statuses) == [200] * 8 + [429] * 12
+    idle(small)
