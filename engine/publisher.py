@@ -57,27 +57,34 @@ class Publisher:
 
     def _run(self) -> None:
         attempt = 0
-        while not self._closing.is_set():
+        while True:
+            closing = self._closing.is_set()  # read before dialling: what is left gets its one try
             try:
                 with connect(
                     self._url,
                     additional_headers={"Authorization": f"Bearer {self._token}"},
                     compression=None,
                     max_size=MAX_COMMAND_BYTES,
+                    proxy=None,
                 ) as socket:
                     attempt = 0
-                    self._serve(socket)
+                    if self._serve(socket):
+                        return
             except (OSError, WebSocketException, TimeoutError):
                 pass  # the app is away or turned us down: try again, a little later each time
+            if closing:
+                return
             self._closing.wait(RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)])
             attempt += 1
 
-    def _serve(self, socket: ClientConnection) -> None:
-        receiver = threading.Thread(target=self._receive, args=(socket,), name="commands", daemon=True)
-        receiver.start()
+    def _serve(self, socket: ClientConnection) -> bool:
+        """Send what there is until the connection is lost (False) or all is said (True)."""
         if self._hello is not None:
             socket.send(self._encoder.encode(self._hello).decode())
-            self._synced = self._key_asked = False
+            self._synced, self._key_asked = False, True
+            self._ask_key()  # before any command of this connection, so that their replies come after it
+        receiver = threading.Thread(target=self._receive, args=(socket,), name="commands", daemon=True)
+        receiver.start()
         while receiver.is_alive():
             closing = self._closing.is_set()  # read before taking, so that the last events are sent
             for item in self._ring.take():
@@ -86,8 +93,9 @@ class Publisher:
                 self._ask_key()
                 self._key_asked = True
             if closing:
-                return
+                return True
             time.sleep(POLL_SECONDS)
+        return False
 
     def _send(self, socket: ClientConnection, item: Event | Text) -> None:
         if isinstance(item, Hello):
