@@ -38,6 +38,7 @@ class Supervisor:
         self._watcher: asyncio.Task[None] | None = None
         self._stop_reason: str | None = None
         self._busy = asyncio.Lock()
+        self._closed = False
 
     async def start(self) -> None:
         """Start the process; the hub shows it as starting from now on."""
@@ -63,10 +64,12 @@ class Supervisor:
         """End the process if there is one, and start a new one."""
         async with self._busy:
             await self._end("It was restarted.")
-            await self.start()
+            if not self._closed:
+                await self.start()
 
     async def stop(self) -> None:
         """End the process for good."""
+        self._closed = True
         async with self._busy:
             await self._end("Stepscope is shutting down.")
 

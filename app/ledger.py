@@ -43,6 +43,7 @@ class Entry:
     written_at: float | None = None  # app clock: its first text had been handed to the client's socket
     parts: list[str] = field(default_factory=list)
     length: int = 0  # characters in `parts`
+    complete: bool = False  # the engine has said that no more text comes
     timeline: deque[Json] = field(default_factory=lambda: deque(maxlen=TIMELINE_KEPT))
     snapshot: Json | None = None  # the folded request at its end
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -127,6 +128,7 @@ class Ledger:
         if offset > entry.length:
             self.lose(entry, "Part of its answer was lost between the engine and the app.")
             return
+        entry.complete = entry.complete or event.get("done") is True
         fresh = text[entry.length - offset :]
         if not fresh:
             return
@@ -154,13 +156,24 @@ class Ledger:
             self.lose(entry, reason)
 
     def reconcile(self, engine: str, requests: Json) -> None:
-        """After a gap, end the entries whose end was in it; `requests` are those of the key that followed."""
+        """After a gap, take from the key that followed what the lost events had said of our open entries."""
         for entry in self.live(engine):
             request = requests.get(entry.id)
-            if request is None and entry.arrived is not None:
+            if request is not None:
+                self._catch_up(entry, request)
+            elif entry.arrived is not None:
                 self.lose(entry, "Its end was lost between the engine and the app.")
-            elif request is not None and request["status"] == "finished":
-                self.lose(entry, "Part of its answer was lost between the engine and the app.")
+
+    def _catch_up(self, entry: Entry, request: Json) -> None:
+        entry.arrived = entry.arrived or request
+        entry.num_cached_tokens = request["num_cached_tokens"]
+        if request["status"] == "finished" and entry.complete:
+            entry.finished = {**request, "reason": request["finish_reason"]}
+            entry.snapshot = dict(request)
+            self._retire(entry)
+        elif request["status"] == "finished":
+            self.lose(entry, "Part of its answer was lost between the engine and the app.")
+        entry.touch()
 
     def lose(self, entry: Entry, reason: str) -> None:
         """Nothing more will come for this request."""

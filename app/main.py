@@ -10,7 +10,7 @@ import jinja2
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
@@ -85,7 +85,7 @@ def create_app(hub: Hub, supervisor: Supervisor | None = None) -> Starlette:
                 await supervisor.stop()
             clock.cancel()
 
-    handlers = dict.fromkeys((Problem, RequestError, EngineAway, HTTPException), handle)
+    handlers = dict.fromkeys((Problem, RequestError, EngineAway, HTTPException, ClientDisconnect), handle)
     return Starlette(
         routes=_routes(),
         middleware=[Middleware(Guard, allowed_hosts=hub.settings.allowed_hosts)],

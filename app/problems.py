@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from app.hub import EngineAway
@@ -64,6 +64,8 @@ def as_problem(error: Exception) -> Problem:
             return Problem(503, str(error))
         case HTTPException():
             return Problem(error.status_code, _SENTENCES.get(error.status_code, error.detail))
+        case ClientDisconnect():
+            return Problem(400, "The client left before its request was whole.")
     return Problem(500, _SENTENCES[500])
 
 

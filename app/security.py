@@ -16,13 +16,13 @@ from starlette.requests import HTTPConnection, cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.problems import Problem, problem_response
+from app.wire import POLICY_VIOLATION
 
 MAX_BODY_BYTES = 2**20
 COOKIE = "stepscope_owner"
 COOKIE_BYTES = 24
 COOKIE_AGE_S = 400 * 24 * 3600
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-POLICY_VIOLATION = 1008
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "

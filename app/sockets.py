@@ -10,12 +10,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from app.hub import EngineAway, Hub
 from app.security import bearer_matches, owner_of
 from app.viewers import ViewerSession
-from app.wire import WireError
+from app.wire import POLICY_VIOLATION, WireError
 
 MAX_COMMANDS = 4096  # commands that may wait for an engine that does not read
 
-PROTOCOL_ERROR = 1002
-POLICY_VIOLATION = 1008
 TRY_AGAIN_LATER = 1013
 MAX_REASON_CHARS = 120  # a close frame has room for 123 bytes, and our reasons are ASCII
 
@@ -65,7 +63,7 @@ async def engine(socket: WebSocket) -> None:
     except WireError as error:
         reason = f"The app closed its connection: {error}."
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-            await socket.close(PROTOCOL_ERROR, str(error)[:MAX_REASON_CHARS])
+            await socket.close(error.code, str(error)[:MAX_REASON_CHARS])
     finally:
         sender.cancel()
         if name is not None:

@@ -20,9 +20,6 @@ WINDOW = 64  # frames that may be on their way unacknowledged
 RESUME_WAIT_S = 0.1  # a viewer that was here before says so first; one that says nothing gets a keyframe
 MAX_PATIENCE_S = 30.0
 
-POLICY_VIOLATION = 1008
-TOO_BIG = 1009
-
 
 class ViewerSession:
     """Sends one viewer what it has not seen; see the module for the rules."""
@@ -53,19 +50,22 @@ class ViewerSession:
 
     async def run(self) -> None:
         """Serve the viewer until it leaves or breaks a rule. The socket has been accepted."""
-        sender = asyncio.create_task(self._send_all())
+        self._hub.viewers.add(self)
+        tasks = {asyncio.create_task(self._receive_all()), asyncio.create_task(self._send_all())}
         try:
-            await self._receive_all()
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
         except WireError as error:
-            code = TOO_BIG if "limited" in str(error) else POLICY_VIOLATION
             with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-                await self._socket.close(code, str(error))
+                await self._socket.close(error.code, str(error))
         except WebSocketDisconnect:
             pass
         finally:
-            sender.cancel()
-            with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect):
-                await sender
+            self._hub.viewers.discard(self)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _receive_all(self) -> None:
         while True:
@@ -107,14 +107,10 @@ class ViewerSession:
             self._ask_for_key()
         else:
             await self._send_whole_text()  # a frame's text may have been lost with the connection
-        self._hub.viewers.add(self)
-        try:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                await self._catch_up()
-        finally:
-            self._hub.viewers.discard(self)
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._catch_up()
 
     async def _catch_up(self) -> None:
         """Send everything there is to send now."""

@@ -17,8 +17,16 @@ MAX_VIEWER_MESSAGE = 4096  # bytes of one message from a viewer
 MAX_SAFE_INTEGER = 2**53 - 1
 
 
+POLICY_VIOLATION = 1008
+TOO_BIG = 1009
+
+
 class WireError(Exception):
-    """A peer sent something that is not what INTERFACES says."""
+    """A peer sent something that is not what INTERFACES says; `code` is for closing its socket."""
+
+    def __init__(self, message: str, code: int = POLICY_VIOLATION) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 _decode = msgspec.json.Decoder().decode
@@ -89,7 +97,7 @@ class ViewerMessage:
 def read_viewer_message(text: str) -> ViewerMessage:
     """`{"ack":n}`, `{"resume":{"hub","n"}}` or `{"visible":bool}`; unknown members are ignored."""
     if len(text) > MAX_VIEWER_MESSAGE or len(text.encode()) > MAX_VIEWER_MESSAGE:
-        raise WireError(f"a viewer's message is limited to {MAX_VIEWER_MESSAGE} bytes")
+        raise WireError(f"a viewer's message is limited to {MAX_VIEWER_MESSAGE} bytes", TOO_BIG)
     message = _object(text, "the viewer")
     if "ack" in message:
         _require(message, "ack", int, "the viewer")

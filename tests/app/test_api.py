@@ -154,7 +154,7 @@ def test_an_unknown_request_is_404(engine: FakeEngine, client: httpx.Client) -> 
 def test_text_is_for_its_owner_only(server: Running, engine: FakeEngine, client: httpx.Client) -> None:
     engine.arrived("R1", owner="somebody")
     engine.text("R1", 0, "secret words")
-    until(lambda: server.hub.ledger.entries["R1"].length)
+    until(lambda: "R1" in server.hub.ledger.entries and server.hub.ledger.entries["R1"].length)
     item = client.get("/api/requests/R1").json()
     assert (item["text"], item["prompt"]) == (None, None)
     assert "secret words" not in gzip.decompress(client.get("/api/recording").content).decode()

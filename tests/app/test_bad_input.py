@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import threading
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -116,6 +118,18 @@ def test_clients_that_hang_up_leave_nothing_behind(small: Served) -> None:
     after = idle(small)
     ended = {reason: after["finished"][reason] - before["finished"][reason] for reason in ("abort", "error")}  # type: ignore[index]
     assert ended == {"abort": 20, "error": 0}
+    assert small.errors == []
+
+
+def test_a_client_that_leaves_in_the_middle_of_its_body_is_nobodys_problem(small: Served) -> None:
+    address = urlsplit(small.url)
+    with socket.create_connection((address.hostname, address.port)) as peer:
+        peer.sendall(
+            f"POST /v1/completions HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Length: 99\r\n\r\n{{".encode()
+        )
+    assert small.client.get("/healthz").status_code == 200
+    idle(small)
+    assert small.errors == []
 
 
 def test_a_flood_is_answered_429_and_what_was_taken_is_finished(small: Served) -> None:

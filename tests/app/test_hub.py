@@ -13,7 +13,7 @@ from app.ledger import Entry
 from app.record import SILENT_AFTER_S, Status
 from app.settings import Settings
 from app.wire import WireError
-from tests.app.fakes import Json, LocalEngine, row
+from tests.app.fakes import Json, LocalEngine, row, timings
 
 
 @pytest.fixture
@@ -273,21 +273,42 @@ def test_requests_that_were_given_up_are_aborted_when_their_engine_comes_back(hu
     assert ("abort", "R1") in [(command["cmd"], command.get("request")) for command in engine.commands.queue]
 
 
-def test_what_ended_in_a_gap_is_not_waited_for(hub: Hub, engine: LocalEngine) -> None:
-    engine.arrived("R1")
-    engine.arrived("R2")
-    engine.make("request", **finished_body("R1"))
+def lose_the_end_of(engine: LocalEngine, request: str) -> None:
+    """The engine finishes a request, but that event is lost; a key follows."""
+    body = {"reason": "stop", "detail": None, "finished_us": 1, "num_output_tokens": 1, "timings": timings()}
+    engine.make("request", event="finished", request=request, **body)
     engine.beat()
     engine.key()
-    assert hub.ledger.entries["R1"].over
+
+
+def test_what_ended_in_a_gap_without_all_its_text_is_lost(hub: Hub, engine: LocalEngine) -> None:
+    engine.arrived("R1")
+    engine.arrived("R2")
+    engine.text("R1", 0, "Hel")
+    lose_the_end_of(engine, "R1")
+    assert hub.ledger.entries["R1"].lost
     assert not hub.ledger.entries["R2"].over
 
 
-def finished_body(request: str) -> Json:
-    from tests.app.fakes import timings
+def test_what_ended_in_a_gap_with_all_its_text_has_finished(hub: Hub, engine: LocalEngine) -> None:
+    engine.arrived("R1")
+    engine.text("R1", 0, "Hello", done=True)
+    lose_the_end_of(engine, "R1")
+    finished = hub.ledger.entries["R1"].finished
+    assert finished is not None
+    assert finished["reason"] == "stop"
 
-    body: Json = {"event": "finished", "request": request, "reason": "stop", "detail": None, "finished_us": 1}
-    return {**body, "num_output_tokens": 1, "timings": timings()}
+
+def test_an_arrival_in_a_gap_is_taken_from_the_key(hub: Hub, engine: LocalEngine) -> None:
+    hub.submit(hub.engines["main"], Entry(id="R1", engine="main"), {"prompt": "x"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "send_raw", lambda text: None)
+        engine.arrived("R1")
+    engine.beat()
+    engine.key()
+    arrived = hub.ledger.entries["R1"].arrived
+    assert arrived is not None
+    assert arrived["num_prompt_tokens"] == 8
 
 
 # -- commands --------------------------------------------------------------------------------------------------
