@@ -78,7 +78,7 @@ def complete(folder: Path) -> bool:
     try:
         sizes = json.loads((folder / MANIFEST).read_text())["sizes"]
         return all((folder / name).stat().st_size == size for name, size in sizes.items())
-    except (OSError, ValueError, KeyError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
 

@@ -9,12 +9,15 @@ from typing import Any
 import gguf
 import numpy as np
 import torch
+from gguf import GGMLQuantizationType
 from safetensors.torch import save_file
 from tokenizers import pre_tokenizers
 
 from engine.gguf_convert import gguf_name
 from engine.models.config import ModelConfig, expected_tensors, parse_model_config
 from engine.tokenizer import byte_tokenizer
+
+F32 = GGMLQuantizationType.F32
 
 
 def tiny_config(**changes: Any) -> dict[str, Any]:
@@ -70,8 +73,11 @@ def write_folder(folder: Path, *, shards: int = 1, tokenizer: bool = True, **cha
     return folder
 
 
-def write_gguf(path: Path, *, quantised: bool = False, architecture: str = "llama", **extra: Any) -> Path:
-    """The same model as a GGUF with a byte-level tokenizer; `extra` metadata overrides what is written by default."""
+def write_gguf(path: Path, *, matrices: GGMLQuantizationType = F32, architecture: str = "llama", **extra: Any) -> Path:
+    """The same model as a GGUF, its matrices stored as asked, with a byte-level tokenizer.
+
+    `extra` is further metadata, dots in its keys written `__`.
+    """
     raw = tiny_config()
     config = parse_model_config(raw, "tiny")
     writer = gguf.GGUFWriter(path, architecture)
@@ -89,7 +95,7 @@ def write_gguf(path: Path, *, quantised: bool = False, architecture: str = "llam
         writer.add_key_value(key.replace("__", "."), value, gguf.GGUFValueType.get_type(value))
     for name, weight in random_weights(config).items():
         values = _interleaved(name, weight.numpy(), config)
-        kind = gguf.GGMLQuantizationType.Q8_0 if quantised and values.ndim == 2 else gguf.GGMLQuantizationType.F32
+        kind = matrices if values.ndim == 2 else F32
         writer.add_tensor(gguf_name(name), gguf.quants.quantize(values, kind), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

@@ -1,0 +1,142 @@
+"""The sizing sum, its golden values, and the flags that overrule it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+
+from engine.config import EngineConfig
+from engine.errors import ConfigError
+from engine.events import ModelFacts
+from engine.kv_cache import allocate, available_bytes, kv_bytes_per_token, size_pool_for
+from engine.models.config import parse_model_config
+from tests.engine.tiny import tiny_config
+
+GB = 10**9
+SMOLLM2 = ModelFacts(
+    name="smollm2",
+    architecture="LlamaForCausalLM",
+    num_layers=30,
+    num_attention_heads=9,
+    num_kv_heads=3,
+    head_dim=64,
+    hidden_size=576,
+    vocab_size=49_152,
+    num_parameters=134_515_008,
+    weight_bytes=538_060_032,
+    dtype="float32",
+    max_position_embeddings=8192,
+    has_chat_template=True,
+    tie_word_embeddings=True,
+)
+PER_BLOCK = 46_080 * 16
+
+
+def resolved(available: int | None = 16 * GB, **flags: Any) -> EngineConfig:
+    return size_pool_for(EngineConfig(**flags), SMOLLM2, available)[0]
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ((32, 32, 128, 2), 524_288),
+        ((28, 4, 128, 2), 57_344),
+        ((30, 3, 64, 2), 23_040),
+        ((30, 3, 64, 4), 46_080),
+    ],
+)
+def test_bytes_per_token(shape: tuple[int, int, int, int], expected: int):
+    assert kv_bytes_per_token(*shape) == expected
+
+
+def test_a_conversation_of_4000_tokens():
+    assert 4000 * kv_bytes_per_token(32, 32, 128, 2) == pytest.approx(2.097 * GB, rel=1e-3)
+
+
+def test_the_default_is_1024_tokens_per_sequence():
+    assert resolved(max_num_seqs=8).num_blocks == 8 * 1024 // 16
+
+
+def test_a_block_size_that_does_not_divide_rounds_up():
+    assert resolved(max_num_seqs=8, block_size=7).num_blocks == -(-8192 // 7)
+
+
+def test_the_default_takes_at_most_a_quarter_of_the_memory():
+    assert resolved(available=100 * PER_BLOCK).num_blocks == 25
+
+
+def test_an_unknown_memory_is_no_limit():
+    assert resolved(available=None).num_blocks == 512
+
+
+def test_num_blocks_overrules():
+    assert resolved(num_blocks=7).num_blocks == 7
+
+
+def test_kv_cache_memory_bytes_overrules():
+    assert resolved(kv_cache_memory_bytes=10 * PER_BLOCK + 1).num_blocks == 10
+
+
+def test_both_may_be_given_if_they_agree():
+    assert resolved(kv_cache_memory_bytes=10 * PER_BLOCK, num_blocks=10).num_blocks == 10
+
+
+@pytest.mark.parametrize(
+    ("flags", "available", "expected"),
+    [
+        ({"kv_cache_memory_bytes": 10 * PER_BLOCK, "num_blocks": 11}, GB, "--num-blocks is 11 but .* makes 10 blocks"),
+        ({"kv_cache_memory_bytes": PER_BLOCK - 1}, GB, "--kv-cache-memory-bytes is .*; one block takes 737,280 bytes"),
+        ({"num_blocks": 1000}, 999 * PER_BLOCK, "Lower --num-blocks or --kv-cache-memory-bytes"),
+        ({}, 3 * PER_BLOCK, "Lower --block-size, free memory, or set --num-blocks"),
+        ({"max_model_len": 8193}, GB, "--max-model-len is 8193; smollm2 was made for at most 8192"),
+        ({"enable_chunked_prefill": False}, 16 * GB, "--no-enable-chunked-prefill needs --max-num-batched-tokens"),
+    ],
+)
+def test_a_sum_that_does_not_work_out_names_the_flag(flags: dict[str, Any], available: int, expected: str):
+    with pytest.raises(ConfigError, match=expected):
+        resolved(available, **flags)
+
+
+@pytest.mark.parametrize(("num_blocks", "expected"), [(8, 128), (256, 4096), (1000, 4096)])
+def test_max_model_len_is_the_least_of_three(num_blocks: int, expected: int):
+    assert resolved(num_blocks=num_blocks).max_model_len == expected
+
+
+def test_max_model_len_follows_the_model():
+    short = dataclasses.replace(SMOLLM2, max_position_embeddings=512)
+    assert size_pool_for(EngineConfig(), short, None)[0].max_model_len == 512
+
+
+def test_a_given_max_model_len_stays_even_above_the_pool():
+    assert resolved(max_model_len=1024, num_blocks=8).max_model_len == 1024
+
+
+def test_without_chunks_a_whole_prompt_must_fit_a_step():
+    config = resolved(enable_chunked_prefill=False, max_num_batched_tokens=512, max_model_len=512)
+    assert config.max_model_len == 512
+
+
+def test_the_sum_in_words():
+    _, memory = size_pool_for(EngineConfig(), SMOLLM2, 16 * GB)
+    assert memory.sum_text == (
+        "KV pool 377 MB = 512 blocks × 16 tokens × 46,080 B per token (1,024 tokens for each of 8 sequences); "
+        "weights 538 MB; 16.00 GB of memory were available."
+    )
+    assert (memory.bytes_per_token, memory.bytes_per_block, memory.kv_pool) == (46_080, PER_BLOCK, 512 * PER_BLOCK)
+
+
+def test_the_pool_takes_what_the_sum_says():
+    model = parse_model_config(tiny_config(), "tiny")
+    caches = allocate(EngineConfig(num_blocks=5, block_size=8), model, torch.device("cpu"))
+    assert len(caches) == model.num_layers
+    assert caches[0].keys.shape == (5, model.num_kv_heads, 8, model.head_dim)
+    total = sum(cache.keys.nbytes + cache.values.nbytes for cache in caches)
+    assert total == 5 * 8 * kv_bytes_per_token(model.num_layers, model.num_kv_heads, model.head_dim, 4)
+
+
+def test_this_machine_has_some_memory_left():
+    available = available_bytes()
+    assert available is None or 2**20 < available < 2**50

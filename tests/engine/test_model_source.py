@@ -1,0 +1,230 @@
+"""Everything that `--model` may point at, and one readable sentence for each way it can be wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.config import DEFAULT_MODEL, EngineConfig
+from engine.errors import ConfigError, LoadError
+from engine.model_source import ModelSource, SourceKind, find_source
+from engine.models.config import parse_model_config
+from tests.engine.tiny import tiny_config, write_folder, write_gguf
+
+LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0000\nsize 1000\n"
+
+
+def find(path: Path | str, **flags: Any) -> ModelSource:
+    return find_source(EngineConfig(model=str(path), **flags))
+
+
+def refusal(path: Path | str, **flags: Any) -> str:
+    """The sentence with which `path` is refused."""
+    with pytest.raises(LoadError) as caught:
+        find(path, **flags)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def cut(file: Path, *, keep: float) -> Path:
+    data = file.read_bytes()
+    file.write_bytes(data[: int(len(data) * keep)])
+    return file
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_folder(tmp_path / "tiny")
+
+
+@pytest.fixture
+def gguf_file(tmp_path: Path) -> Path:
+    return write_gguf(tmp_path / "tiny.gguf")
+
+
+# -- what can be given -------------------------------------------------------------------------------------------
+
+
+def test_the_default_is_the_embedded_model():
+    source = find_source(EngineConfig())
+    assert (source.kind, source.name) == (SourceKind.EMBEDDED, DEFAULT_MODEL)
+
+
+def test_a_folder_is_served_under_its_name(folder: Path):
+    assert find(folder) == ModelSource(SourceKind.FOLDER, "tiny", folder)
+
+
+def test_a_sharded_folder(tmp_path: Path):
+    assert find(write_folder(tmp_path / "sharded", shards=3)).kind is SourceKind.FOLDER
+
+
+def test_a_tied_head_may_be_missing(tmp_path: Path):
+    assert find(write_folder(tmp_path / "tied", tie_word_embeddings=True)).kind is SourceKind.FOLDER
+
+
+def test_a_gguf_is_served_under_its_stem(gguf_file: Path):
+    assert find(gguf_file) == ModelSource(SourceKind.GGUF, "tiny", gguf_file)
+
+
+def test_a_folder_that_holds_only_a_gguf_means_that_file(gguf_file: Path):
+    assert find(gguf_file.parent) == ModelSource(SourceKind.GGUF, "tiny", gguf_file)
+
+
+def test_owner_slash_name_is_a_hub_id():
+    assert find("someone/some-model") == ModelSource(SourceKind.HUB, "someone/some-model")
+
+
+def test_dummy_needs_nothing_but_a_config(tmp_path: Path):
+    (tmp_path / "config.json").write_text(json.dumps(tiny_config()))
+    for path in (tmp_path, tmp_path / "config.json"):
+        assert find(path, load_format="dummy").kind is SourceKind.DUMMY
+
+
+def test_the_scripted_model_is_not_looked_for_on_disk():
+    assert find("scripted").kind is SourceKind.SCRIPTED
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/no/such/model", "./no-such", "no-such.gguf", "~/no-such-model"])
+def test_a_wrong_path(path: str):
+    assert refusal(path).startswith(f"--model {path}: there is no such file or folder")
+
+
+def test_a_wrong_name_in_an_existing_folder_is_no_hub_id(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(folder.parent)
+    assert "no such file or folder" in refusal("tiny/missing")
+
+
+def test_an_empty_folder(tmp_path: Path):
+    assert "is an empty folder" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.0001, 0.01, 0.5, 0.9999])
+def test_a_cut_off_safetensors_file(folder: Path, keep: float):
+    cut(folder / "model.safetensors", keep=keep)
+    assert "model.safetensors is cut off" in refusal(folder)
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.001, 0.02, 0.5, 0.9999])
+def test_a_cut_off_gguf(gguf_file: Path, keep: float):
+    assert "tiny.gguf is cut off" in refusal(cut(gguf_file, keep=keep))
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
+def test_a_git_lfs_pointer_in_a_folder(folder: Path, name: str):
+    (folder / name).write_bytes(LFS_POINTER)
+    assert f"{name} is a Git-LFS pointer, not the file itself. Run `git lfs pull`" in refusal(folder)
+
+
+def test_a_git_lfs_pointer_for_a_gguf(gguf_file: Path):
+    gguf_file.write_bytes(LFS_POINTER)
+    assert "is a Git-LFS pointer" in refusal(gguf_file)
+
+
+def test_a_file_that_only_calls_itself_gguf(tmp_path: Path):
+    (tmp_path / "fake.gguf").write_bytes(b"PK\x03\x04" + bytes(100))
+    assert "is not a GGUF file" in refusal(tmp_path / "fake.gguf")
+
+
+def test_a_file_that_is_no_gguf(folder: Path):
+    assert "give the folder that holds them" in refusal(folder / "model.safetensors")
+
+
+def test_damaged_safetensors(folder: Path):
+    (folder / "model.safetensors").write_bytes((4).to_bytes(8, "little") + b"]]]]" + bytes(64))
+    assert "header is not readable" in refusal(folder)
+
+
+def test_damaged_json(folder: Path):
+    (folder / "config.json").write_text("{")
+    assert "config.json is damaged" in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("config.json", "has no config.json"),
+        ("model.safetensors", "has no *.safetensors"),
+        ("tokenizer.json", "has no tokenizer.json"),
+    ],
+)
+def test_a_missing_file(folder: Path, name: str, expected: str):
+    (folder / name).unlink()
+    assert expected in refusal(folder)
+
+
+def test_a_missing_shard(tmp_path: Path):
+    folder = write_folder(tmp_path / "sharded", shards=3)
+    (folder / "model-00002-of-00003.safetensors").unlink()
+    assert "names model-00002-of-00003.safetensors, which is missing" in refusal(folder)
+
+
+def test_an_untied_head_must_be_there(tmp_path: Path):
+    folder = write_folder(tmp_path / "tiny", tie_word_embeddings=True)
+    (folder / "config.json").write_text(json.dumps(tiny_config()))
+    assert "lacks the weight lm_head.weight" in refusal(folder)
+
+
+def test_weights_that_do_not_fit_the_config(folder: Path):
+    (folder / "config.json").write_text(json.dumps(tiny_config(intermediate_size=128)))
+    assert "of shape [96, 64]; its config asks for [128, 64]" in refusal(folder)
+
+
+def test_an_unsupported_architecture(folder: Path):
+    (folder / "config.json").write_text(json.dumps(tiny_config(architectures=["GPT2LMHeadModel"])))
+    assert "is of architecture GPT2LMHeadModel; supported: LlamaForCausalLM" in refusal(folder)
+
+
+def test_an_unsupported_architecture_in_a_gguf(tmp_path: Path):
+    assert "architecture 'gpt2'; supported: llama" in refusal(write_gguf(tmp_path / "x.gguf", architecture="gpt2"))
+
+
+def test_scaled_rope_in_a_gguf_is_refused_by_name(tmp_path: Path):
+    file = write_gguf(tmp_path / "x.gguf", llama__rope__scaling__type="yarn")
+    assert "scaled rotary embedding (yarn)" in refusal(file)
+
+
+def test_experts_are_refused(tmp_path: Path):
+    assert "mixture of 8 experts" in refusal(write_gguf(tmp_path / "x.gguf", llama__expert_count=8))
+
+
+def test_two_ggufs_in_a_folder(gguf_file: Path):
+    write_gguf(gguf_file.with_name("other.gguf"))
+    assert "holds 2 .gguf files" in refusal(gguf_file.parent)
+
+
+def test_dummy_of_something_without_a_config(tmp_path: Path):
+    assert "needs --model to be a config.json or its folder" in refusal(tmp_path, load_format="dummy")
+
+
+def test_an_unknown_load_format():
+    with pytest.raises(ConfigError, match="--load-format is 'onnx'; it must be one of auto"):
+        find_source(EngineConfig(load_format="onnx"))
+
+
+def test_the_load_format_must_fit_the_file(gguf_file: Path):
+    assert "--load-format is safetensors" in refusal(gguf_file, load_format="safetensors")
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"hidden_act": "gelu"}, "only silu"),
+        ({"num_key_value_heads": 3}, "not a multiple of num_key_value_heads 3"),
+        ({"vocab_size": 0}, "no usable vocab_size"),
+        ({"hidden_size": None}, "no usable hidden_size"),
+        ({"head_dim": 15}, "needs an even number"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "rotary embedding of type 'yarn'"),
+        ({"rope_scaling": {"type": "linear"}}, "leaves out factor"),
+        ({"partial_rotary_factor": 0.5}, "only part of each head"),
+    ],
+)
+def test_a_config_that_cannot_be_computed(changes: dict[str, Any], expected: str):
+    with pytest.raises(LoadError, match=expected):
+        parse_model_config(tiny_config(**changes), "config.json")
