@@ -210,7 +210,9 @@ class Engine:
         threading.Thread(target=self._wait_for_parent, name="parent", daemon=True).start()
 
     def _wait_for_parent(self) -> None:
-        sys.stdin.buffer.read()
+        # Not through sys.stdin: a thread that sits in its buffer would abort the interpreter's own end.
+        while os.read(0, 4096):
+            pass
         self._stop()
 
     def _stop(self) -> None:
