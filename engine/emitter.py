@@ -32,6 +32,11 @@ class Emitter:
         self._clock = clock
         self._sink = sink
 
+    @property
+    def attached(self) -> bool:
+        """Whether anybody listens: what is costly to say need not be put together otherwise."""
+        return self._sink is not None
+
     def emit(self, event_type: type[Event], **body: Any) -> Event | None:
         """Number and hand over one event; `key` takes no number."""
         if self._sink is None:

@@ -90,9 +90,10 @@ class Reporter:
             self.record.reasons[reason.request] = reason
         self._count(output)
         self.record.victims = self._scheduler.pool.victims(events.NUM_VICTIMS)
-        event = self._emitter.emit(events.Step, **self._step_body(output, hashed, timer, accepted_us, gated))
-        if isinstance(event, events.Step):
-            self.record.step = event
+        if self._emitter.attached:
+            event = self._emitter.emit(events.Step, **self._step_body(output, hashed, timer, accepted_us, gated))
+            if isinstance(event, events.Step):
+                self.record.step = event
         for row in output.rows:
             self._moved(row)
 

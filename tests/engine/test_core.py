@@ -104,6 +104,15 @@ def test_the_cost_of_a_step_is_derived_from_its_rows():
     assert (engine.of(events.Step)[0].flops, engine.of(events.Step)[0].bytes) == (1, 7)
 
 
+def test_without_anybody_listening_no_step_event_is_put_together():
+    """Rule 3: detached cost is one branch."""
+    engine = Harness()
+    engine.core.emitter._sink = None
+    engine.core.reporter._cost = lambda rows: 1 // 0
+    engine.add("abc", max_tokens=3)
+    assert engine.run() == 3
+
+
 # -- the life of a request ---------------------------------------------------------------------------------------
 
 
