@@ -1,7 +1,7 @@
 """EngineCore: one step, one event; what it says of requests; abort in every state; every block back."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import events
@@ -268,6 +268,7 @@ def test_two_hundred_streams_closed_after_one_piece_give_every_block_back():
     engine.check()
 
 
+@settings(max_examples=settings.default.max_examples // 2)
 @given(st.data())
 def test_an_abort_works_with_every_option_on(data):
     """A35."""

@@ -1,11 +1,11 @@
 """Preemption by recompute: who goes, what it keeps, when it returns, and that its answer stays one answer."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import events
-from engine.request import FinishReason, Request, RequestStatus
+from engine.request import FinishReason, Request
 from tests.engine.harness import Harness
 from tests.engine.paged import cold_answer, paged_engine, prompt_of
 
@@ -235,6 +235,7 @@ def test_a_preemption_after_seven_streamed_tokens_does_not_show_in_the_text():
 # -- the whole kind: any schedule gives the same answers (K9) -----------------------------------------------------
 
 
+@settings(max_examples=settings.default.max_examples // 2)
 @given(
     sizes=st.lists(st.tuples(st.integers(1, 90), st.integers(1, 40), st.integers(0, 2)), min_size=1, max_size=7),
     num_blocks=st.integers(6, 40),

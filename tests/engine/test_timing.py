@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import events
@@ -141,6 +141,7 @@ def test_the_ttft_of_a_batch_is_not_divided_among_its_members():
     assert [event.timings.ttft_us for event in engine.of(events.Finished)] == [40] * 4
 
 
+@settings(max_examples=settings.default.max_examples // 2)
 @given(
     gaps=st.lists(st.integers(0, 5), min_size=1, max_size=6),
     us=st.integers(0, 3),
