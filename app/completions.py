@@ -145,9 +145,11 @@ def _failure(entry: Entry) -> Problem | None:
     """What to say about a request that has no proper end."""
     if entry.lost is not None:
         return Problem(503, entry.lost)
-    if entry.finished is not None and entry.finished["reason"] == "error":
-        return Problem(500, "The engine ended this request with an error; its terminal says what.")
-    return None
+    if entry.finished is None or entry.finished["reason"] != "error":
+        return None
+    if entry.finished["detail"] == "shutdown":
+        return Problem(503, "The engine was stopped or restarted before the answer was complete.")
+    return Problem(500, "The engine ended this request with an error; its terminal says what.")
 
 
 async def _event(send: Send, value: Json) -> None:

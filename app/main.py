@@ -10,6 +10,7 @@ import jinja2
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
@@ -60,7 +61,7 @@ def _routes() -> list[BaseRoute]:
         Route("/api/recording", api.recording),
         WebSocketRoute("/ws", sockets.viewer),
         WebSocketRoute("/ws/engine", sockets.engine),
-        Mount("/static", _Static(directory=assets.find("static"))),
+        Mount("/static", _Static(directory=assets.find("static")), middleware=[Middleware(GZipMiddleware)]),
     ]
 
 

@@ -149,7 +149,7 @@ class Metrics:
             f"{PREFIX}kv_cache_usage_perc", "Referenced / usable blocks, 0 to 1.", labels=["engine"]
         )
         for record in engines:
-            alive = self._hub.status(record) is not Status.GONE
+            alive = self._hub.status(record) in (Status.READY, Status.PAUSED, Status.SILENT)
             queues = record.state["queues"] if record.state and alive else {"running": [], "waiting": []}
             running.add_metric([record.id], len(queues["running"]))
             waiting.add_metric([record.id], len(queues["waiting"]))

@@ -1,4 +1,7 @@
-"""A running server, an engine that said hello, an HTTP client."""
+"""A running server, an engine that said hello, an HTTP client.
+
+Clients here say `verify=False` because there is no TLS, and loading certificates takes longer than most tests.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +37,19 @@ def engine(server: Running) -> Iterator[FakeEngine]:
 
 @pytest.fixture
 def client(server: Running) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, timeout=10) as client:
+    with httpx.Client(base_url=server.url, timeout=10, verify=False) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Served]:
+    """A served scripted model for all tests of a module: they leave it as they found it."""
+    with serving("--scripted-step-ms", "5") as served:
+        yield served
 
 
 @pytest.fixture
 def served() -> Iterator[Served]:
-    """`stepscope serve --model scripted` as a process, ready."""
+    """A served scripted model for one test, which may break it."""
     with serving("--scripted-step-ms", "5") as served:
         yield served

@@ -35,7 +35,7 @@ class Served:
             threading.Thread(target=self._read, args=(stream, lines), daemon=True).start()
         printed = until(lambda: next((line for line in self.lines if line.startswith(PREFIX)), None), "its address")
         self.url = printed.removeprefix(PREFIX).strip()
-        self.client = httpx.Client(base_url=self.url, timeout=20)
+        self.client = httpx.Client(base_url=self.url, timeout=20, verify=False)
 
     def _read(self, stream: Any, lines: list[str]) -> None:
         lines.extend(iter(stream.readline, ""))

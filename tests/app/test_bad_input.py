@@ -97,7 +97,7 @@ def test_bad_requests_disturb_nobody(small: Served) -> None:
 
     def stream() -> None:
         body = chat("hello", stream=True, max_tokens=100, ignore_eos=True)
-        with httpx.stream("POST", f"{small.url}/v1/chat/completions", json=body, timeout=30) as response:
+        with httpx.stream("POST", f"{small.url}/v1/chat/completions", json=body, timeout=30, verify=False) as response:
             lines.extend(response.iter_lines())
 
     thread = threading.Thread(target=stream)
@@ -113,7 +113,7 @@ def test_clients_that_hang_up_leave_nothing_behind(small: Served) -> None:
     before = idle(small)
     body = chat("hello there", stream=True, max_tokens=150, ignore_eos=True)
     for _ in range(20):
-        with httpx.stream("POST", f"{small.url}/v1/chat/completions", json=body, timeout=30) as response:
+        with httpx.stream("POST", f"{small.url}/v1/chat/completions", json=body, timeout=30, verify=False) as response:
             next(response.iter_lines())
     after = idle(small)
     ended = {reason: after["finished"][reason] - before["finished"][reason] for reason in ("abort", "error")}  # type: ignore[index]
@@ -137,7 +137,7 @@ def test_a_flood_is_answered_429_and_what_was_taken_is_finished(small: Served) -
     statuses: list[int] = []
 
     def post() -> None:
-        with contextlib.closing(httpx.Client(base_url=small.url, timeout=60)) as client:
+        with contextlib.closing(httpx.Client(base_url=small.url, timeout=60, verify=False)) as client:
             response = client.post("/v1/completions", json={"prompt": "x", "max_tokens": 3})
             statuses.append(response.status_code)
             assert response.status_code == 200 or int(response.headers["retry-after"]) >= 1

@@ -28,7 +28,7 @@ class Stream:
 
     def _read(self, url: str) -> None:
         try:
-            with httpx.stream("POST", f"{url}/v1/chat/completions", json=CHAT, timeout=30) as response:
+            with httpx.stream("POST", f"{url}/v1/chat/completions", json=CHAT, timeout=30, verify=False) as response:
                 self.lines.extend(response.iter_lines())
         except httpx.HTTPError as error:
             self.error = error
@@ -129,7 +129,7 @@ def test_a_signal_while_the_engine_is_stopped_ends_it_too(served: Served) -> Non
 
 
 def test_a_client_that_hangs_up_in_mid_stream_is_aborted_and_its_blocks_come_back(served: Served) -> None:
-    with httpx.stream("POST", f"{served.url}/v1/chat/completions", json=CHAT, timeout=30) as response:
+    with httpx.stream("POST", f"{served.url}/v1/chat/completions", json=CHAT, timeout=30, verify=False) as response:
         next(response.iter_lines())
     state = until(lambda: (state := served.state())["totals"]["finished"]["abort"] == 1 and state, "the abort")
     assert state["blocks"]["counts"]["referenced"] == 0

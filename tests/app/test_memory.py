@@ -25,7 +25,7 @@ def serve_many(hub: Hub, engine: LocalEngine, first: int, count: int) -> None:
         engine.text(request, 0, "some words " * 20, done=True)
         engine.step(number + 1, row(request, scheduled=8, computed=8), tables=[[request, [0]]])
         engine.finished(request)
-        if number % 10 == 0:
+        if number % 8 == 0:
             hub._tick(time.monotonic())
 
 
@@ -33,15 +33,15 @@ def test_everything_that_is_kept_is_bounded() -> None:
     hub = Hub(Settings())
     metrics = Metrics(hub)
     engine = LocalEngine(hub).greet()
-    serve_many(hub, engine, 0, 3000)
+    serve_many(hub, engine, 0, 2500)
     record = hub.engines["main"]
     assert len(hub.ledger.entries) == KEPT
     assert len(record.steps) == STEPS_KEPT
-    assert len(hub.frames._frames) == RING_FRAMES
+    assert len(hub.frames._frames) <= RING_FRAMES
     assert len(record.state["requests"]) <= 32 if record.state else False
     assert metrics._accepted_us == {}
     size = len("".join(record.history.lines("")))
-    serve_many(hub, engine, 3000, 6000)
+    serve_many(hub, engine, 2500, 2500)
     assert len("".join(record.history.lines(""))) < 1.5 * max(size, 24 * 2**20)
 
 

@@ -14,8 +14,8 @@ from tests.app.processes import Served
 BODY = {"prompt": "x", "stream": True, "stepscope": True}
 
 
-def test_ten_streams_of_the_official_client_equal_the_whole_answers(served: Served) -> None:
-    client = openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0)
+def test_ten_streams_of_the_official_client_equal_the_whole_answers(shared: Served) -> None:
+    client = openai.OpenAI(base_url=f"{shared.url}/v1", api_key="none", max_retries=0)
     prompts = [f"question number {number}" for number in range(10)]
     results: dict[str, tuple[str, openai.types.CompletionUsage]] = {}
 
@@ -51,11 +51,11 @@ def test_ten_streams_of_the_official_client_equal_the_whole_answers(served: Serv
         assert usage.prompt_tokens == whole.usage.prompt_tokens
 
 
-def test_a_clients_first_token_is_never_earlier_than_the_engines(served: Served) -> None:
+def test_a_clients_first_token_is_never_earlier_than_the_engines(shared: Served) -> None:
     shares = []
     for _ in range(9):
         began = time.monotonic()
-        with served.client.stream("POST", "/v1/completions", json=BODY) as response:
+        with shared.client.stream("POST", "/v1/completions", json=BODY) as response:
             lines = response.iter_lines()
             first = next(line for line in lines if '"text":"' in line)
             seen_us = (time.monotonic() - began) * 1e6
@@ -68,8 +68,8 @@ def test_a_clients_first_token_is_never_earlier_than_the_engines(served: Served)
     assert sorted(shares)[4] < 50_000
 
 
-def test_errors_are_those_that_the_client_knows(served: Served) -> None:
-    client = openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0)
+def test_errors_are_those_that_the_client_knows(shared: Served) -> None:
+    client = openai.OpenAI(base_url=f"{shared.url}/v1", api_key="none", max_retries=0)
     with pytest.raises(openai.BadRequestError) as bad:
         client.completions.create(model="default", prompt="x", temperature=9)
     assert bad.value.param == "temperature"
@@ -77,8 +77,8 @@ def test_errors_are_those_that_the_client_knows(served: Served) -> None:
         client.completions.create(model="gpt-4", prompt="x")
 
 
-def test_completions_and_models(served: Served) -> None:
-    client = openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0)
+def test_completions_and_models(shared: Served) -> None:
+    client = openai.OpenAI(base_url=f"{shared.url}/v1", api_key="none", max_retries=0)
     assert [model.id for model in client.models.list()] == ["scripted"]
     whole = client.completions.create(model="scripted", prompt="x", max_tokens=12)
     chunks = list(client.completions.create(model="scripted", prompt="x", max_tokens=12, stream=True))
@@ -88,13 +88,13 @@ def test_completions_and_models(served: Served) -> None:
     assert chunks[-1].choices[0].finish_reason == whole.choices[0].finish_reason == "length"
 
 
-def test_an_aborted_stream_ends_without_an_exception(served: Served) -> None:
-    client = openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0)
+def test_an_aborted_stream_ends_without_an_exception(shared: Served) -> None:
+    client = openai.OpenAI(base_url=f"{shared.url}/v1", api_key="none", max_retries=0)
     stream = client.completions.create(
         model="default", prompt="x", max_tokens=500, stream=True, extra_body={"ignore_eos": True}
     )
     first = next(stream)
-    served.client.delete(f"/api/requests/{first.id}")
+    shared.client.delete(f"/api/requests/{first.id}")
     assert list(stream)[-1].choices[0].finish_reason == "abort"
 
 

@@ -57,6 +57,14 @@ def test_a_requests_page_looks_again_until_it_has_ended(engine: FakeEngine, clie
     assert "the answer" in ended.text
 
 
+def test_static_files_are_compressed_and_asked_about_each_time(client: httpx.Client) -> None:
+    response = client.get("/static/vendor/htmx.min.js")
+    assert response.headers["content-encoding"] == "gzip"
+    assert response.headers["cache-control"] == "no-cache"
+    again = client.get("/static/vendor/htmx.min.js", headers={"If-None-Match": response.headers["etag"]})
+    assert again.status_code == 304
+
+
 def test_an_unknown_page_is_a_page(client: httpx.Client) -> None:
     response = client.get("/requests/R99", headers=BROWSER)
     assert response.status_code == 404
