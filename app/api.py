@@ -158,9 +158,9 @@ async def restart(supervisor: Supervisor | None, hub: Hub, record: EngineRecord,
 async def recording(request: Request) -> Response:
     """GET /api/recording: the ring as a `.jsonl.gz`."""
     _, record = engine_of(request)
-    if record.hello is None:
+    if not record.history:
         raise Problem(409, "There is nothing to record yet: the engine has not loaded.")
-    data = await asyncio.to_thread(compress, record.history.lines(encode(record.hello)))
+    data = await asyncio.to_thread(compress, record.history.lines())
     name = f"stepscope-{record.id}-{record.epoch}.jsonl.gz"
     safe = "".join(char if char.isascii() and (char.isalnum() or char in ".-_") else "_" for char in name)
     return Response(

@@ -1,8 +1,9 @@
 """The ring of an engine's recent events, and the recording made of it.
 
 Contract: the ring is a sequence of segments, each a `key` followed by the events after it, so it can lose its
-oldest segment at any time and what is left is still a whole recording: hello, key, events, key, events …
-Bounded in segments and in bytes.
+oldest segment at any time and what is left is still a whole recording: hello, key, events, key, events … An
+epoch begins with its own hello, so what led to a restart can still be looked at after it. Bounded in segments
+and in bytes.
 """
 
 from __future__ import annotations
@@ -21,57 +22,68 @@ MAX_BYTES = 24 * 2**20
 
 @dataclass(slots=True)
 class _Segment:
+    hello: str
     key: str
     began: float
+    num_bytes: int
     events: list[str] = field(default_factory=list)
-    num_bytes: int = 0
     eventful: bool = False  # holds more than heartbeats
+
+    def add(self, raw: str) -> None:
+        self.events.append(raw)
+        self.num_bytes += len(raw)
 
 
 class History:
-    """Recent events of one epoch, as JSON texts."""
+    """Recent events of one engine, as JSON texts."""
 
     def __init__(self) -> None:
         self._segments: deque[_Segment] = deque()
         self._num_bytes = 0
 
-    def clear(self) -> None:
-        self._segments.clear()
-        self._num_bytes = 0
+    def __bool__(self) -> bool:
+        return bool(self._segments)
+
+    def hello(self, hello: str, key: str, now: float) -> None:
+        """An epoch begins; `key` is the state after its hello."""
+        self._begin(hello, key, now)
 
     def append(self, kind: str, raw: str, now: float, key: Callable[[], str]) -> None:
         """Add one event that has been folded; `key()` renders the state after it when a segment ends."""
         if not self._segments:
-            self.begin(key(), now)
             return
+        self.note(raw)
         segment = self._segments[-1]
-        segment.events.append(raw)
-        segment.num_bytes += len(raw)
-        self._num_bytes += len(raw)
         segment.eventful = segment.eventful or kind != "beat"
         old = segment.eventful and now - segment.began >= SEGMENT_SECONDS
         if old or len(segment.events) >= SEGMENT_EVENTS:
-            self.begin(key(), now)
+            self.restart(key(), now)
 
     def note(self, raw: str) -> None:
-        """Add a line that is not folded, such as `text`."""
+        """Add a line that is not folded, such as `text` or `gap`."""
         if self._segments:
-            segment = self._segments[-1]
-            segment.events.append(raw)
-            segment.num_bytes += len(raw)
+            self._segments[-1].add(raw)
             self._num_bytes += len(raw)
 
-    def begin(self, key: str, now: float) -> None:
-        """Start a segment at `key`."""
-        self._segments.append(_Segment(key, now, num_bytes=len(key)))
+    def restart(self, key: str, now: float) -> None:
+        """Begin a segment at `key`, in the epoch at hand."""
+        if self._segments:
+            self._begin(self._segments[-1].hello, key, now)
+
+    def _begin(self, hello: str, key: str, now: float) -> None:
+        self._segments.append(_Segment(hello, key, now, len(key)))
         self._num_bytes += len(key)
         while len(self._segments) > MAX_SEGMENTS or (len(self._segments) > 1 and self._num_bytes > MAX_BYTES):
             self._num_bytes -= self._segments.popleft().num_bytes
 
-    def lines(self, hello: str) -> list[str]:
+    def lines(self) -> list[str]:
         """A whole recording, line by line."""
-        lines = [hello]
+        lines: list[str] = []
+        hello = None
         for segment in self._segments:
+            if segment.hello is not hello:
+                hello = segment.hello
+                lines.append(hello)
             lines.append(segment.key)
             lines.extend(segment.events)
         return lines

@@ -91,7 +91,6 @@ class EngineRecord:
         self.seq = event["seq"] - 1 if event["kind"] not in ("key", "gap") else event["seq"]
         self.hello = self.state = self.load = self.gone = self.detail = self._missing = None
         self.steps.clear()
-        self.history.clear()
 
     def _miss(self, first: int) -> None:
         self._missing = first if self._missing is None else min(first, self._missing)
@@ -114,11 +113,13 @@ class EngineRecord:
             first = self.seq + 1 if self._missing is None else self._missing
             gap = {**event, "kind": "gap", "first": first, "last": event["seq"]}
             del gap["state"]
-            yield gap, encode(gap)
+            told = encode(gap)
+            self.history.note(told)
+            yield gap, told
         self.state = fold(self.state, event)
         self.seq, self.t, self.gone, self._missing, self.key_asked = event["seq"], event["t"], None, None, False
         self._ledger.reconcile(self.id, event["state"]["requests"])
-        self.history.begin(raw, now)
+        self.history.restart(raw, now)
         yield event, raw
 
     def _receive_delta(self, event: Json, raw: str, now: float) -> Iterator[tuple[Json, str]]:
@@ -133,6 +134,7 @@ class EngineRecord:
         self.state = fold(self.state, event)
         if kind == "hello":
             self.hello, self.load = event, None
+            self.history.hello(raw, self.key(), now)
         elif kind == "load":
             self.load = event
         elif kind == "bye":
@@ -142,7 +144,7 @@ class EngineRecord:
             self.steps.append((event["step"], raw))
         if kind == "request" and event["event"] == "finished":
             self._keep_snapshot(event["request"])
-        if self.hello is not None:
+        if self.hello is not None and kind != "hello":
             self.history.append(kind, raw, now, self.key)
         yield event, raw
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import signal
 import threading
 import time
@@ -70,6 +71,9 @@ def test_a_killed_engine_can_be_restarted_and_serves_again(served: Served) -> No
     assert served.state()["epoch"] != epoch
     answer = served.client.post("/v1/completions", json={"prompt": "x", "max_tokens": 3}).json()
     assert answer["usage"]["completion_tokens"] == 3
+    recording = gzip.decompress(served.client.get("/api/recording").content)
+    assert recording.count(b'"kind":"hello"') == 2
+    assert recording.count(b'"kind":"bye"') == 1
 
 
 def test_a_restart_with_live_requests_says_how_many_unless_forced(served: Served) -> None:

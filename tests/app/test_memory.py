@@ -40,9 +40,9 @@ def test_everything_that_is_kept_is_bounded() -> None:
     assert len(hub.frames._frames) <= RING_FRAMES
     assert len(record.state["requests"]) <= 32 if record.state else False
     assert metrics._accepted_us == {}
-    size = len("".join(record.history.lines("")))
+    size = len("".join(record.history.lines()))
     serve_many(hub, engine, 2500, 2500)
-    assert len("".join(record.history.lines(""))) < 1.5 * max(size, 24 * 2**20)
+    assert len("".join(record.history.lines())) < 1.5 * max(size, 24 * 2**20)
 
 
 @pytest.mark.soak
