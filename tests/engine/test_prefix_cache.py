@@ -219,6 +219,17 @@ def test_a_reset_while_requests_run_forgets_what_they_hold_too():
     engine.check()
 
 
+def test_after_a_reset_a_copy_does_not_wait_for_what_will_not_be_computed_again():
+    """A37: the running request has passed those blocks; nothing is pending."""
+    engine = paged_engine()
+    engine.add(prompt_of(64), max_tokens=50)
+    engine.step()
+    engine.core.reset_prefix_cache()
+    copy = engine.add(prompt_of(64))
+    engine.step()
+    assert copy.status is RequestStatus.RUNNING
+
+
 def test_a_reset_changes_no_running_answer():
     """A28."""
     engine = paged_engine()
