@@ -122,6 +122,13 @@ export function endedWords(code) {
   return ENDED_WORDS[code] ?? code;
 }
 
+/** One step in a sentence. */
+export function stepWords(step) {
+  const parts = [`${plural(step.rows.length, "request")} got ${count(step.num_scheduled_tokens)} of ${count(step.token_budget)} tokens`];
+  parts.push(`${count(step.num_prefill_tokens)} prefill, ${count(step.num_decode_tokens)} decode`, `ended as ${endedWords(step.ended_by)}`);
+  return `Step ${count(step.step)}, ${duration(step.wall_us)}${step.gated ? " (gated: not a measurement)" : ""}: ${parts.join("; ")}.`;
+}
+
 const STATUS_WORDS = {
   starting: "starting",
   loading: "loading",

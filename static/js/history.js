@@ -147,25 +147,40 @@ function noteOwner(history, block, id) {
   if (owners[0] !== id) history.owners.set(block, [id, ...owners].slice(0, 6));
 }
 
-/** Older steps from the server, for a page that was just opened. @param {Json[]} steps oldest first */
-export function backfill(history, steps) {
+/**
+ * Older steps from the server, for a page that was just opened: the lanes of requests that the state still knows
+ * are drawn back to where those steps begin. What happened between steps then stays unknown.
+ * @param {Json[]} steps oldest first
+ */
+export function backfill(history, steps, state) {
   const oldest = history.steps.keys().next().value ?? history.last + 1;
   const older = steps.filter((step) => step.epoch === history.epoch && history.base + step.step < oldest);
   // Who held a slot without getting tokens is not known of steps that were not watched.
   const merged = new Map(older.map((step) => [history.base + step.step, { ...step, skipped: [] }]));
   for (const [column, step] of history.steps) merged.set(column, step);
   history.steps = merged;
-  for (const step of older) for (const row of step.rows) extendLane(history, row, history.base + step.step);
+  const lastSeen = new Map();
+  for (const step of older) for (const row of step.rows) lastSeen.set(row.request, step.step);
+  for (const step of older) {
+    for (const row of step.rows) extendLane(history, row, history.base + step.step, state);
+    for (const row of step.rows) {
+      const lane = history.lanes.get(row.request);
+      if (!lane?.late || lane.end || lastSeen.get(row.request) !== step.step || lane.facts.status !== "finished") continue;
+      endLane(history, lane, history.base + step.step + 1, lane.facts.finish_reason, lane.facts.finish_detail);
+    }
+  }
 }
 
-function extendLane(history, row, column) {
-  const lane = history.lanes.get(row.request);
+function extendLane(history, row, column, state) {
+  const facts = state.requests[row.request];
+  const lane = history.lanes.get(row.request) ?? (facts && openLane(history, facts, column, true));
   if (!lane || !lane.late) return;
   if (column < lane.arrive) {
     lane.arrive = column;
     if (lane.stays[0]) lane.stays[0].from = column;
     if (lane.waits[0]?.kind === "queued") lane.waits.shift();
   }
+  if (lane.stays[0] && lane.stays[0].slot === null) lane.stays[0].slot = row.slot;
   if (row.phase === "prefill") lane.chunks += 1;
   if (row.out > 0) {
     lane.first ??= row.phase === "prefill" ? column : null;

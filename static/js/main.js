@@ -164,7 +164,8 @@ connect({
 
 async function fetchOlder(engine) {
   if (engine.state.step === 0) return;
-  backfill(engine.history, await olderSteps(engine.id, Math.max(0, engine.state.step - BACKFILL), BACKFILL));
+  const steps = await olderSteps(engine.id, Math.max(0, engine.state.step - BACKFILL), BACKFILL);
+  backfill(engine.history, steps, engine.state);
   loop.invalidate();
 }
 
@@ -184,6 +185,6 @@ window.stepscope = Object.freeze({
   finished: () => structuredClone(store.engine?.history.finished ?? []),
   gaps: () => structuredClone(store.engine?.history.gaps ?? []),
   kvCells,
-  cost: () => ({ ...loop.cost }),
+  cost: () => structuredClone(loop.cost),
 });
 loop.invalidate();

@@ -11,6 +11,7 @@ export function readPalette(scale = window.devicePixelRatio || 1) {
   /** @type {Object<string, string>} */
   const colour = {};
   for (const name of NAMES) colour[name] = style.getPropertyValue(`--${name}`).trim();
+  colour.onAccent = style.getPropertyValue("--on-accent").trim();
   const phases = {};
   for (const name of PHASES) phases[name] = style.getPropertyValue(`--phase-${name}`).trim();
   return {

@@ -18,7 +18,8 @@ export function createLoop(view) {
   let drawnAt = -Infinity;
   let slowAt = -Infinity;
   let slowTimer = 0;
-  const cost = { frames: 0, lastMs: 0, worstMs: 0 };
+  /** What drawing costs, in ms; `panels` is a running mean per panel. */
+  const cost = { frames: 0, lastMs: 0, worstMs: 0, panels: {} };
 
   function ask() {
     if (asked || !dirty) return;
@@ -62,11 +63,13 @@ export function createLoop(view) {
 
   /** A fault in one panel must not take the others with it. */
   function guarded(panel, name, now) {
+    const start = performance.now();
     try {
       panel[name]?.(now);
     } catch (error) {
       console.error(`panel ${panel.id} could not ${name}`, error);
     }
+    if (name === "draw") cost.panels[panel.id] = 0.95 * (cost.panels[panel.id] ?? 0) + 0.05 * (performance.now() - start);
   }
 
   return {

@@ -15,13 +15,14 @@ export function createTexts() {
      */
     put(request, offset, text) {
       let answer = answers.get(request);
+      const begun = answer !== undefined;
       if (!answer) answers.set(request, (answer = { text: "", length: 0 }));
       if (offset > answer.length) return null;
       const points = [...text].length;
       if (offset === answer.length) {
         answer.text += text;
         answer.length += points;
-        return { append: text };
+        return begun ? { append: text } : { whole: answer.text };
       }
       answer.text = [...answer.text].slice(0, offset).join("") + text;
       answer.length = offset + points;

@@ -4,7 +4,7 @@
  * telling this page about it cost.
  */
 
-import { count, duration, endedWords, percent, plural } from "../format.js";
+import { count, duration, percent, plural, stepWords } from "../format.js";
 import { drawBreaks, drawChosenColumn, drawTicks } from "../marks.js";
 import { otherUs } from "../metrics.js";
 import { PHASES } from "../palette.js";
@@ -109,13 +109,6 @@ function averageWords(steps) {
   if (!steps.length) return "No measured step yet; gated steps are left out.";
   const wall = steps.reduce((sum, step) => sum + step.wall_us, 0) / steps.length;
   return `Mean of the last ${plural(steps.length, "step")}: ${duration(wall)} each. Click a bar for one step.`;
-}
-
-/** One step in a sentence. */
-export function stepWords(step) {
-  const parts = [`${plural(step.rows.length, "request")} got ${count(step.num_scheduled_tokens)} of ${count(step.token_budget)} tokens`];
-  parts.push(`${count(step.num_prefill_tokens)} prefill, ${count(step.num_decode_tokens)} decode`, `ended as ${endedWords(step.ended_by)}`);
-  return `Step ${count(step.step)}, ${duration(step.wall_us)}${step.gated ? " (gated: not a measurement)" : ""}: ${parts.join("; ")}.`;
 }
 
 function niceCeiling(us) {

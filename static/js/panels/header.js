@@ -64,7 +64,8 @@ function showLive(button, { store, engine, axis }) {
 
 function showFigures(parts, { engine }) {
   const state = engine?.state ?? null;
-  const speed = state ? rates(newestSteps(engine.history), engineNow(engine)) : { prefill: null, decode: null };
+  // Paused by hand or not heard of: there is no rate. Idle: it is 0.
+  const speed = state && engine.about.status === "ready" && state.gate.state === "running" ? rates(newestSteps(engine.history), engineNow(engine)) : { prefill: null, decode: null };
   write(parts.decode, rate(speed.decode));
   write(parts.prefill, rate(speed.prefill));
   write(parts["rate-window"], `last ${RATE_WINDOW_US / 1e6} s`);

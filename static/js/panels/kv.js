@@ -6,27 +6,20 @@
 
 import { count, bytesText, percent, plural, requestName } from "../format.js";
 import { heldBlocks, poolUse } from "../metrics.js";
-import { mix, createPixels } from "../pixels.js";
+import { createCells } from "../kv_cells.js";
 
-const LARGEST = 36; // CSS pixels of a cell's pitch
-const FADE = 0.28;
-
-const pixels = createPixels();
+const picture = createCells();
 /** Where each cell was drawn last, in device pixels; tests read the picture by it. */
-const drawn = { columns: 0, pitch: 0, side: 0, total: 0 };
+let drawn = { columns: 0, pitch: 0, side: 0, total: 0 };
 
 export const kv = {
   empty: (view) => (view.state ? null : view.why),
 
   draw(g, size, view) {
     if (!view.state) return;
-    const grid = gridOf(g.canvas, view.state.blocks.total, size.scale);
-    Object.assign(drawn, grid);
     const content = heldBlocks(view.state);
-    pixels.begin(g, view.palette.rgba.well);
-    drawCells(grid, content, view, size.scale);
-    pixels.end(g);
-    drawOver(g, grid, content, size, view);
+    drawn = picture.draw(g, content, view, size.scale);
+    drawOver(g, drawn, content, size, view);
   },
 
   hit(x, y, view, { scale }) {
@@ -53,15 +46,13 @@ export const kv = {
   twin(view) {
     const { refs, hashes } = view.state.blocks;
     const content = heldBlocks(view.state);
-    const rows = [];
-    for (let id = 0; id < refs.length && rows.length < 200; id += 1) {
-      if (refs[id] === 0 && hashes[id] === null) continue;
+    const known = [...refs.keys()].filter((id) => refs[id] > 0 || hashes[id] !== null);
+    const rows = known.sort((a, b) => Number(refs[b] > 0) - Number(refs[a] > 0) || a - b).map((id) => {
       const held = content.get(id);
-      rows.push({
-        choice: { kind: "block", id },
-        cells: [id, stateWord(id, view.state), held ? held.owners.map(requestName).join(", ") : "", tokensWord(held, view), refs[id], hashes[id]?.slice(0, 12) ?? ""],
-      });
-    }
+      const owners = held ? held.owners.map(requestName).join(", ") : "";
+      const cells = [id, stateWord(id, view.state), owners, tokensWord(held, view), refs[id], hashes[id]?.slice(0, 12) ?? ""];
+      return { choice: { kind: "block", id }, cells };
+    });
     return { columns: ["block", "state", "held by", "tokens", "refs", "hash"], rows };
   },
 };
@@ -76,73 +67,7 @@ export function kvCells() {
   }));
 }
 
-/** The largest whole-pixel pitch at which every block fits. */
-function gridOf({ width, height }, total, scale) {
-  let pitch = Math.min(Math.round(LARGEST * scale), Math.floor(Math.sqrt((width * height) / total)) + 2);
-  while (pitch > 2 && Math.floor(width / pitch) * Math.floor(height / pitch) < total) pitch -= 1;
-  const gap = pitch >= 14 * scale ? Math.round(3 * scale) : pitch >= 7 * scale ? Math.round(2 * scale) : 1;
-  return { pitch, side: pitch - gap, columns: Math.floor(width / pitch), total };
-}
-
-const clamp = (value, most) => Math.max(0, Math.min(most, value));
-
 // -- drawing -------------------------------------------------------------------------------------
-
-function drawCells(grid, content, view, scale) {
-  const { rgba } = view.palette;
-  const { blocks } = view.state;
-  const faint = Object.fromEntries(Object.entries(rgba).map(([name, colour]) => [name, mix(colour, rgba.well, FADE)]));
-  const free = mix(rgba.idle, rgba.well, 0.62);
-  const freeFaint = mix(rgba.idle, rgba.well, 0.3);
-  const line = Math.max(1, Math.round(scale));
-  for (let id = 0; id < grid.total; id += 1) {
-    const x = (id % grid.columns) * grid.pitch;
-    const y = Math.floor(id / grid.columns) * grid.pitch;
-    const dim = view.lit.any && !view.lit.blocks.has(id);
-    const colours = dim ? faint : rgba;
-    const held = content.get(id);
-    if (held) drawHeld(x, y, grid.side, held, blocks.block_size, colours, line);
-    else if (blocks.hashes[id] !== null) {
-      pixels.hatch(x, y, grid.side, grid.side, colours.cached, Math.max(4, Math.round(5 * scale)), Math.max(1, Math.round(1.6 * scale)));
-      pixels.outline(x, y, grid.side, grid.side, colours.cached, line);
-    } else pixels.outline(x, y, grid.side, grid.side, dim ? freeFaint : free, line);
-  }
-  drawMarks(grid, view, scale);
-}
-
-function drawHeld(x, y, side, held, blockSize, colours, line) {
-  const inner = side - 2 * line;
-  const full = Math.round((inner * held.tokens) / blockSize);
-  const prompt = Math.round((inner * held.prompt) / blockSize);
-  const bottom = y + line + inner;
-  pixels.rect(x + line, bottom - prompt, inner, prompt, colours.prefill);
-  pixels.rect(x + line, bottom - full, inner, full - prompt, colours.decode);
-  if (held.owners.length > 1) pixels.outline(x, y, side, side, colours.cached, 2 * line);
-  else pixels.outline(x, y, side, side, held.prompt < held.tokens ? colours.decode : colours.prefill, line);
-}
-
-/** Next to be handed out: top-left corner, the soonest one larger. Evicted by the last step: top-right corner. */
-function drawMarks(grid, { state, palette, lit }, scale) {
-  const place = (id) => [(id % grid.columns) * grid.pitch, Math.floor(id / grid.columns) * grid.pitch];
-  const reach = Math.max(2, Math.round(grid.side * 0.34));
-  state.blocks.victims.forEach((id, i) => {
-    pixels.corner(...place(id), grid.side, "tl", i === 0 ? Math.round(reach * 1.5) : reach, palette.rgba.muted);
-  });
-  for (const id of state.last_step?.evicted ?? []) pixels.corner(...place(id), grid.side, "tr", reach, palette.rgba.fault);
-  const size = state.blocks.block_size;
-  for (const row of state.last_step?.rows ?? []) {
-    const colour = lit.any && !lit.requests.has(row.request) ? palette.rgba.idle : palette.rgba.fg;
-    const table = state.requests[row.request]?.block_table ?? [];
-    for (let i = Math.floor((row.computed - row.scheduled) / size); i * size < row.computed; i += 1) {
-      if (i >= table.length) break;
-      const [x, y] = place(table[i]);
-      const line = Math.max(1, Math.round(scale));
-      const inner = grid.side - 2 * line;
-      const fill = Math.round((inner * clamp(row.computed - i * size, size)) / size);
-      pixels.rect(x, y + line + inner - fill, grid.side, Math.max(1, Math.round(1.5 * scale)), colour);
-    }
-  }
-}
 
 /** Digits and the chosen outline: few, so plain canvas calls do. */
 function drawOver(g, grid, content, size, view) {
@@ -154,11 +79,9 @@ function drawOver(g, grid, content, size, view) {
   const table = choice?.kind === "request" ? (view.state.requests[choice.id]?.block_table ?? []) : [];
   const digit = (id, text) => {
     const [x, y] = at(id);
-    if (side < 11 || g.measureText(text).width > side - 2) return;
-    const width = g.measureText(text).width + 3;
-    g.fillStyle = palette.well;
-    g.fillRect(x + (side - width) / 2, y + side / 2 - 5.5, width, 11);
-    g.fillStyle = palette.fg;
+    if (side < 11 || g.measureText(text).width > side - 3) return;
+    const onFill = (content.get(id)?.tokens ?? 0) * 2 > view.state.blocks.block_size && (!lit.any || lit.blocks.has(id));
+    g.fillStyle = onFill ? palette.onAccent : palette.fg;
     g.fillText(text, x + side / 2, y + side / 2 + 0.5);
   };
   if (table.length) table.forEach((id, index) => digit(id, String(index)));
@@ -210,6 +133,7 @@ function detailWords(view) {
     if (!table.length) return `${requestName(choice.id)} holds no block.`;
     return `Block table of ${requestName(choice.id)}, logical → physical: ${table.map((block, i) => `${i}→${block}`).join("  ")}`;
   }
+  if (choice?.kind === "step") return "Lit: the blocks that this step wrote into.";
   return "Click a block to see its hash and owners, or a request to see its block table.";
 }
 

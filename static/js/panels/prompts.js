@@ -109,19 +109,27 @@ function converse(form, conversation) {
 function adopt(list, cards, texts) {
   document.getElementById("no-answers").hidden = list.querySelector("[data-request]") !== null;
   for (const card of list.querySelectorAll("[data-request]")) {
+    if (!card.isConnected) continue;
     const id = card.dataset.request;
     const known = cards.get(id);
-    if (known && known !== card) known.remove(); // its text came before the form's answer did
+    if (known && known !== card) discard(known); // its text came before the form's answer did
     cards.set(id, card);
     const said = card.querySelector(".said");
     if (!said.textContent && texts.get(id)) put(said, { whole: texts.get(id) });
     gather(card, list);
   }
   for (const id of [...cards.keys()].slice(0, Math.max(0, cards.size - CARDS_KEPT))) {
-    cards.get(id).remove();
+    discard(cards.get(id));
     cards.delete(id);
     texts.forget(id);
   }
+}
+
+/** Take a card out, and its group when it was the last one in it. */
+function discard(card) {
+  const group = card.closest(".sent");
+  card.remove();
+  if (group && !group.querySelector("[data-request]")) group.remove();
 }
 
 /** Move a new turn below the earlier turns of its conversation. */

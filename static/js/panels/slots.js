@@ -5,13 +5,15 @@
  */
 
 import { count, endedWords, duration, plural, requestName } from "../format.js";
-import { drawBreaks, drawChosenColumn, drawTicks, endCap, hollow, outputShare } from "../marks.js";
+import { drawBreaks, drawChosenColumn, drawTicks, endCap, outputShare } from "../marks.js";
 
 const LEFT = 24;
 export const GUTTER = 82;
 const BUDGET = 30;
 const GAP = 8;
 const TICKS = 15;
+/** How strong a mark is that is not lit while something else is. */
+const DIM = 0.25;
 
 export const slots = {
   gutter: GUTTER,
@@ -111,12 +113,25 @@ function drawRows(g, plot, lines, { palette, state }) {
 }
 
 function drawColumns(g, plot, lines, view) {
-  const { axis, history, lit, palette } = view;
-  const { from } = axis.span(plot);
+  const { axis, history } = view;
   g.save();
   g.beginPath();
   g.rect(plot.left, 0, plot.right - plot.left, lines.bottom);
   g.clip();
+  drawLimit(g, plot, view);
+  const marks = newMarks();
+  for (let column = axis.span(plot).from; column < axis.right; column += 1) {
+    const step = history.steps.get(column);
+    if (!step) continue;
+    const x = axis.x(column, plot);
+    drawBudget(g, x, axis.px, step, view.palette);
+    collect(marks, x, lines, step, view);
+  }
+  drawMarks(g, marks, lines, view);
+  g.restore();
+}
+
+function drawLimit(g, plot, { palette }) {
   g.setLineDash([2, 3]);
   g.strokeStyle = palette.muted;
   g.lineWidth = 1;
@@ -125,14 +140,6 @@ function drawColumns(g, plot, lines, view) {
   g.lineTo(plot.right, 1.5);
   g.stroke();
   g.setLineDash([]);
-  for (let column = from; column < axis.right; column += 1) {
-    const step = history.steps.get(column);
-    if (!step) continue;
-    const x = axis.x(column, plot);
-    drawBudget(g, x, axis.px, step, palette);
-    drawColumn(g, x, lines, step, view, lit);
-  }
-  g.restore();
 }
 
 /** The step's tokens against its budget: decode below, prefill on top of it. */
@@ -148,31 +155,54 @@ function drawBudget(g, x, px, step, palette) {
   g.fillRect(x, BUDGET - decode - prefill, width, prefill);
 }
 
-function drawColumn(g, x, lines, step, { axis, palette }, lit) {
+/** One path per kind of mark: a thousand marks cost a handful of fills. */
+function newMarks() {
+  return { decode: new Path2D(), prefill: new Path2D(), dimDecode: new Path2D(), dimPrefill: new Path2D(), idle: new Path2D(), held: new Path2D() };
+}
+
+function collect(marks, x, lines, step, { axis, lit }) {
   const busy = new Set(step.skipped);
   const width = Math.max(1, axis.px - 1);
+  const middle = (slot) => lines.top + (slot + 0.5) * lines.height;
   for (const row of step.rows) {
     busy.add(row.slot);
-    const y = lines.top + (row.slot + 0.5) * lines.height;
-    g.globalAlpha = lit.any && !lit.requests.has(row.request) ? 0.25 : 1;
+    const dim = lit.any && !lit.requests.has(row.request);
+    const y = middle(row.slot);
     if (row.phase === "prefill") {
       const height = Math.max(3, (lines.height - 3) * Math.sqrt(row.scheduled / step.token_budget));
-      g.fillStyle = palette.prefill;
-      g.fillRect(x, y - height / 2, width, height);
+      (dim ? marks.dimPrefill : marks.prefill).rect(x, y - height / 2, width, height);
     } else {
-      g.fillStyle = palette.decode;
-      g.beginPath();
-      g.arc(x + axis.px / 2 - 0.5, y, Math.max(1, Math.min(width / 2, lines.height / 3, 4)), 0, 7);
-      g.fill();
+      const path = dim ? marks.dimDecode : marks.decode;
+      path.moveTo(x + width / 2, y); // a dot is a round-capped line of no length
+      path.lineTo(x + width / 2, y);
     }
   }
-  g.globalAlpha = 1;
-  g.fillStyle = palette.idle;
-  for (const slot of step.skipped) g.fillRect(x, lines.top + (slot + 0.5) * lines.height - 0.5, width, 1);
+  for (const slot of step.skipped) marks.held.rect(x, middle(slot) - 0.5, width, 1);
   const cell = Math.max(2, Math.min(width, lines.height - 4, 6));
   for (let slot = 0; slot < lines.slots; slot += 1) {
-    if (!busy.has(slot)) hollow(g, x + (width - cell) / 2, lines.top + (slot + 0.5) * lines.height - cell / 2, cell, cell, palette.idle);
+    if (!busy.has(slot)) marks.idle.rect(x + (width - cell) / 2 + 0.5, middle(slot) - cell / 2 + 0.5, cell - 1, cell - 1);
   }
+}
+
+function drawMarks(g, marks, lines, { axis, palette }) {
+  g.fillStyle = palette.prefill;
+  g.fill(marks.prefill);
+  g.fillStyle = palette.idle;
+  g.fill(marks.held);
+  g.strokeStyle = palette.idle;
+  g.lineWidth = 1;
+  g.stroke(marks.idle);
+  g.strokeStyle = palette.decode;
+  g.lineCap = "round";
+  g.lineWidth = Math.max(2, Math.min(axis.px - 1, lines.height / 1.5, 8));
+  g.stroke(marks.decode);
+  g.globalAlpha = DIM;
+  g.fillStyle = palette.prefill;
+  g.fill(marks.dimPrefill);
+  g.strokeStyle = palette.decode;
+  g.stroke(marks.dimDecode);
+  g.globalAlpha = 1;
+  g.lineCap = "butt";
 }
 
 /** A cap where a request finished, a notch where it was preempted. */

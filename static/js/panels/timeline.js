@@ -4,7 +4,8 @@
  * (TTFT), the bracket below runs from there to the last one (TPOT), a cap says how it ended. Finished lanes stay.
  */
 
-import { count, duration, finishWords, NONE, requestName } from "../format.js";
+import { count, duration, requestName, stepWords } from "../format.js";
+import { factsOf, factWords, LANE_COLUMNS, laneCells } from "../lane_words.js";
 import { drawBreaks, drawChosenColumn, drawTicks, endCap, hollow, outputShare } from "../marks.js";
 import { GUTTER } from "./slots.js";
 
@@ -54,18 +55,14 @@ export const timeline = {
     return { choice: { kind: "request", id: lane.id }, lane, mark };
   },
 
-  hint({ lane, mark }) {
+  hint({ lane, mark }, view) {
     if (!lane) return "choose this step";
     const now = mark && mark.phase === "prefill" ? ` · prefill ${count(mark.scheduled)} tok, ${count(mark.computed)} computed` : "";
-    return `${requestName(lane.id)}${now} · ${factWords(lane)}`;
+    return `${requestName(lane.id)}${now} · ${factWords(lane, view)}`;
   },
 
   detail(root, view) {
-    const id = view.choice?.kind === "request" ? view.choice.id : null;
-    const lane = id && view.history.lanes.get(id);
-    const below = view.page.lanesBelow ? `${view.page.lanesBelow} more lanes do not fit; the table has them all. ` : "";
-    const text = lane ? `${requestName(lane.id)} · ${factWords(lane)}` : `${below}Click a lane to light it up in every panel.`;
-    root.querySelector(".detail").textContent = text;
+    root.querySelector(".detail").textContent = detailWords(view);
   },
 
   summary(view) {
@@ -75,50 +72,21 @@ export const timeline = {
   },
 
   twin(view) {
-    const lanes = [...view.history.lanes.values()].slice(-60).reverse();
+    const lanes = [...view.history.lanes.values()].slice(-60).sort((a, b) => b.arrive - a.arrive);
     return {
-      columns: ["request", "status", "queue ms", "cached tok", "prefill", "first token", "TTFT ms", "output tok", "TPOT ms", "E2E ms", "preempted", "end"],
-      rows: lanes.map((lane) => ({ choice: { kind: "request", id: lane.id }, cells: cells(lane) })),
+      columns: LANE_COLUMNS,
+      rows: lanes.map((lane) => ({ choice: { kind: "request", id: lane.id }, cells: laneCells(lane, view) })),
     };
   },
 };
 
-function cells(lane) {
-  const { facts } = lane;
-  const times = facts.timings ?? {};
-  const ms = (us) => (us === null || us === undefined ? NONE : (us / 1000).toFixed(1));
-  const queue = facts.scheduled_us === null ? null : facts.scheduled_us - facts.arrival_us;
-  const ttft = facts.first_token_us === null ? null : facts.first_token_us - facts.arrival_us;
-  return [
-    requestName(lane.id),
-    facts.status,
-    ms(times.queue_us ?? queue),
-    count(facts.num_cached_tokens),
-    `${lane.chunks} chunk${lane.chunks === 1 ? "" : "s"}, ${count(facts.num_prompt_tokens)} tok`,
-    lane.first === null ? (facts.first_token_us === null ? NONE : "before this page") : `column ${lane.first}`,
-    ms(times.ttft_us ?? ttft),
-    outputShare(facts),
-    ms(times.tpot_us),
-    ms(times.e2e_us),
-    facts.num_preemptions ? `${facts.num_preemptions}×, ${count(facts.num_lost_tokens)} tok lost` : "0",
-    lane.end ? finishWords(lane.end.reason, lane.end.detail) : NONE,
-  ];
-}
-
-/** One sentence of facts about a lane. */
-export function factWords(lane) {
-  const { facts } = lane;
-  const times = facts.timings;
-  const parts = [`${count(facts.num_prompt_tokens)} prompt tok`];
-  if (facts.num_cached_tokens) parts.push(`${count(facts.num_cached_tokens)} from the cache`);
-  if (lane.chunks > 1) parts.push(`${lane.chunks} prefill chunks`);
-  if (facts.scheduled_us !== null) parts.push(`queue ${duration(facts.scheduled_us - facts.arrival_us)}`);
-  if (facts.first_token_us !== null) parts.push(`TTFT ${duration(facts.first_token_us - facts.arrival_us)}`);
-  parts.push(`${outputShare(facts)} tok out`);
-  if (times?.tpot_us) parts.push(`TPOT ${duration(times.tpot_us)}`);
-  if (facts.num_preemptions) parts.push(`preempted ${facts.num_preemptions}×, ${count(facts.num_lost_tokens)} tok to recompute`);
-  if (lane.end) parts.push(finishWords(lane.end.reason, lane.end.detail));
-  return parts.join(" · ");
+function detailWords({ choice, history, page, store, state }) {
+  const lane = choice?.kind === "request" ? history.lanes.get(choice.id) : null;
+  if (lane) return `${requestName(lane.id)} · ${factWords(lane, { store, state })}`;
+  const step = choice?.kind === "step" ? history.steps.get(choice.column) : null;
+  if (step) return stepWords(step);
+  const below = page.lanesBelow ? `${page.lanesBelow} more lanes do not fit; the table has them all. ` : "";
+  return `${below}Click a lane, a step number or a block to light it up in every panel.`;
 }
 
 function plotOf(size) {
@@ -127,7 +95,7 @@ function plotOf(size) {
 
 /** Rows grow no taller than reads well, and shrink when many lanes are in view. */
 function linesOf(size, plot, { history }) {
-  const rows = Math.max(8, history.rowFree.length);
+  const rows = Math.max(8, Math.ceil(history.rowFree.length / 4) * 4);
   const room = size.height - TICKS - TOP;
   return { rows, height: Math.max(10, Math.min(24, Math.floor(room / rows))) };
 }
@@ -218,7 +186,7 @@ function drawOutline(g, lane, lines, plot, view) {
     drawFlag(g, x, y - h / 2, h, palette);
     if (lane.last > lane.first && lines.height >= 14) drawBracket(g, x, axis.x(Math.min(lane.last + 1, axis.right), plot), y + h / 2 + 3, palette);
   }
-  if (lit.requests.has(lane.id)) {
+  if (view.choice?.kind !== "step" && lit.requests.has(lane.id)) {
     const x = axis.x(lane.arrive, plot) - 6;
     hollow(g, x, y - h / 2 - 3, axis.x(Math.min(endOf(lane, view), axis.right), plot) - x + 4, h + 6, palette.fg, 1.5);
   }
@@ -247,6 +215,14 @@ function drawBracket(g, from, to, y, palette) {
   g.stroke();
 }
 
+/** "TTFT 412 ms · 46 ms/tok", or why there is no such number. */
+function outcomeWords(times) {
+  if (!times || times.ttft_us === null) return "";
+  if (times.gated_us > 0) return "gated";
+  const tpot = times.tpot_us === null ? "" : ` · ${duration(times.tpot_us)}/tok`;
+  return `TTFT ${duration(times.ttft_us)}${tpot}`;
+}
+
 /** Where the next lane of the same row begins, so that a label ends before it. */
 function roomAfter(lane, plot, { axis, history }) {
   let room = plot.right + GUTTER;
@@ -264,18 +240,16 @@ function drawLabel(g, lane, lines, plot, view) {
   g.textAlign = "left";
   g.fillStyle = lit.any && !lit.requests.has(lane.id) ? palette.idle : palette.fg;
   if (!ended) {
-    const state = lane.facts.status === "waiting" ? "waits" : outputShare(lane.facts);
+    const facts = factsOf(lane, view);
+    const state = facts.status === "waiting" ? "waits" : outputShare(facts);
     if (lines.height >= 10) g.fillText(`${requestName(lane.id)} ${state}`, plot.right + 8, y);
     return;
   }
   const x = axis.x(lane.end.at, plot) + 11;
   if (x < plot.left || x > plot.right + 8) return;
   g.fillText(requestName(lane.id), x, y);
-  const times = lane.facts.timings;
-  if (!times?.ttft_us) return;
+  const text = outcomeWords(lane.facts.timings);
   g.fillStyle = palette.muted;
-  const tpot = times.tpot_us ? ` · ${duration(times.tpot_us)}/tok` : "";
   const start = x + g.measureText(requestName(lane.id)).width + 6;
-  const text = `TTFT ${duration(times.ttft_us)}${tpot}`;
   if (start + g.measureText(text).width < roomAfter(lane, plot, view)) g.fillText(text, start, y);
 }

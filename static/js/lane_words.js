@@ -1,0 +1,79 @@
+/**
+ * A lane in words and as a table row: the same facts as its picture, at the moment shown.
+ */
+
+import { count, duration, finishWords, NONE, requestName } from "./format.js";
+import { stepNumber } from "./history.js";
+import { outputShare } from "./marks.js";
+
+export const LANE_COLUMNS = [
+  "request",
+  "status",
+  "queue ms",
+  "cached tok",
+  "prefill",
+  "first token",
+  "TTFT ms",
+  "output tok",
+  "TPOT ms",
+  "E2E ms",
+  "preempted",
+  "end",
+];
+
+/** What is known of a lane's request at the moment shown. */
+export function factsOf(lane, { store, state }) {
+  return store.held ? (state.requests[lane.id] ?? lane.facts) : lane.facts;
+}
+
+/** One row of the table twin. */
+export function laneCells(lane, view) {
+  const facts = factsOf(lane, view);
+  const times = facts.timings ?? {};
+  const ms = (us) => (us === null || us === undefined ? NONE : (us / 1000).toFixed(1));
+  const queue = facts.scheduled_us === null ? null : facts.scheduled_us - facts.arrival_us;
+  const ttft = facts.first_token_us === null ? null : facts.first_token_us - facts.arrival_us;
+  return [
+    requestName(lane.id),
+    facts.status,
+    ms(times.queue_us ?? queue),
+    count(facts.num_cached_tokens),
+    `${lane.chunks} chunk${lane.chunks === 1 ? "" : "s"}, ${count(facts.num_prompt_tokens)} tok`,
+    firstWords(lane, facts, view),
+    ms(times.ttft_us ?? ttft),
+    outputShare(facts),
+    ms(times.tpot_us),
+    ms(times.e2e_us),
+    facts.num_preemptions ? `${facts.num_preemptions}×, ${count(facts.num_lost_tokens)} tok lost` : "0",
+    endWords(lane, facts) ?? NONE,
+  ];
+}
+
+function firstWords(lane, facts, { history }) {
+  if (lane.first !== null) return `step ${count(stepNumber(history, lane.first))}`;
+  return facts.first_token_us === null ? NONE : "before this page";
+}
+
+/** How it ended, as far as the moment shown knows. */
+function endWords(lane, facts) {
+  if (facts.finish_reason) return finishWords(facts.finish_reason, facts.finish_detail);
+  return lane.end?.detail === "engine lost" ? "error · engine lost" : null;
+}
+
+/** One sentence of facts about a lane. */
+export function factWords(lane, view) {
+  const facts = factsOf(lane, view);
+  const times = facts.timings;
+  const parts = [`${count(facts.num_prompt_tokens)} prompt tok`];
+  if (facts.num_cached_tokens) parts.push(`${count(facts.num_cached_tokens)} from the cache`);
+  if (lane.chunks > 1) parts.push(`${lane.chunks} prefill chunks`);
+  if (facts.scheduled_us !== null) parts.push(`queue ${duration(facts.scheduled_us - facts.arrival_us)}`);
+  if (facts.first_token_us !== null) parts.push(`TTFT ${duration(facts.first_token_us - facts.arrival_us)}`);
+  parts.push(`${outputShare(facts)} tok out`);
+  if (times?.tpot_us) parts.push(`TPOT ${duration(times.tpot_us)}`);
+  if (facts.num_preemptions) parts.push(`preempted ${facts.num_preemptions}×, ${count(facts.num_lost_tokens)} tok to recompute`);
+  const end = endWords(lane, facts);
+  if (end) parts.push(end);
+  if (times?.gated_us > 0) parts.push(`held by the gate for ${duration(times.gated_us)}: its times are not measurements`);
+  return parts.join(" · ");
+}

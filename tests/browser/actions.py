@@ -1,0 +1,116 @@
+"""What a person does on the page, and what can be read off it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from playwright.sync_api import Page
+
+from tests.app.processes import Served
+
+SETTLED = "stepscope.state().queues.waiting.length + stepscope.state().queues.running.length === 0"
+
+
+def wait_for(page: Page, expression: str, timeout_s: float = 20) -> None:
+    """Wait until an expression is true in the page. (Playwright's own way needs `eval`, which our CSP forbids.)"""
+    deadline = time.monotonic() + timeout_s
+    while not page.evaluate(expression):
+        assert time.monotonic() < deadline, f"never came true: {expression}"
+        page.wait_for_timeout(20)
+
+
+def settle(page: Page) -> None:
+    """Wait until the page knows of no live request."""
+    wait_for(page, SETTLED)
+
+
+def cards(page: Page) -> list[str]:
+    """The ids of the answers on the page, top first."""
+    ids: list[str] = page.locator("#answers [data-request]").evaluate_all("all => all.map((c) => c.dataset.request)")
+    return ids
+
+
+def send(page: Page, prompt: str, *, max_tokens: int | None = None, copies: int = 1) -> list[str]:
+    """Send a prompt with the form; returns the ids of the requests that came of it."""
+    before = set(cards(page))
+    page.fill("#prompt", prompt)
+    page.fill("[name=copies]", str(copies))
+    if not page.locator("[name=max_tokens]").is_visible():
+        page.click(".more summary")
+    page.fill("[name=max_tokens]", "" if max_tokens is None else str(max_tokens))
+    page.click("[data-send]")
+    wanted = len(before) + copies
+    wait_for(page, f"document.querySelectorAll('#answers [data-request]').length === {wanted}")
+    return [card for card in cards(page) if card not in before]
+
+
+def burst(page: Page) -> list[str]:
+    """Eight example prompts at once."""
+    before = set(cards(page))
+    page.click("button[name=burst]")
+    wait_for(page, f"document.querySelectorAll('#answers [data-request]').length === {len(before) + 8}")
+    return [card for card in cards(page) if card not in before]
+
+
+def pause(page: Page, served: Served) -> dict[str, Any]:
+    """Pause the engine and wait until page and server stand at one seq; returns /api/state there."""
+    served.client.post("/api/gate", json={"action": "pause"}).raise_for_status()
+    wait_for(page, "stepscope.state().gate.state === 'paused'")
+    while True:
+        state = served.state()
+        if page.evaluate("stepscope.seq()") == state["seq"]:
+            frames(page)
+            return state
+        page.wait_for_timeout(50)
+
+
+def run(served: Served) -> None:
+    served.client.post("/api/gate", json={"action": "run"}).raise_for_status()
+
+
+def frames(page: Page, n: int = 2) -> None:
+    """Let the page draw."""
+    for _ in range(n):
+        page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+
+
+def table(page: Page, panel: str) -> list[dict[str, str]]:
+    """The table twin of a panel, opened if need be, as one mapping per row."""
+    twin = page.locator(f"#panel-{panel} details.twin")
+    if twin.get_attribute("open") is None:
+        twin.locator("summary").click()
+    page.wait_for_timeout(600)  # a twin is rendered at most twice a second
+    rows: list[dict[str, str]] = twin.locator("table").evaluate(
+        """(table) => {
+          const names = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
+          return [...table.tBodies[0].rows].map((row) =>
+            Object.fromEntries([...row.cells].map((cell, i) => [names[i], cell.textContent])));
+        }"""
+    )
+    return rows
+
+
+def kv_pixels(page: Page) -> list[dict[str, Any]]:
+    """Per block, what the picture shows: {"block", "fill": the palette's name for the hue at the bottom, "hatched"}."""
+    cells: list[dict[str, Any]] = page.evaluate(
+        """() => {
+          const canvas = document.querySelector("#panel-kv canvas");
+          const style = getComputedStyle(document.documentElement);
+          const names = ["prefill", "decode", "cached", "fault", "idle", "fg", "well"];
+          const hue = new Map(names.map((name) => [style.getPropertyValue(`--${name}`).trim().toLowerCase(), name]));
+          const { data, width } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+          const at = (x, y) => {
+            const i = 4 * (y * width + x);
+            return hue.get("#" + [0, 1, 2].map((k) => data[i + k].toString(16).padStart(2, "0")).join("")) ?? "";
+          };
+          return stepscope.kvCells().map(({ block, x, y, side }) => {
+            const middle = x + 2; // inside the ring of a shared block, beside its digit
+            const column = [2, 3, 4].map((up) => at(middle, y + side - up));
+            const fill = column.find((name) => name === "prefill" || name === "decode") ?? "";
+            const across = [...Array(side).keys()].map((dx) => at(x + dx, y + Math.floor(side * 0.7)));
+            return { block, fill, hatched: across.filter((name) => name === "cached").length > 2 };
+          });
+        }"""
+    )
+    return cells

@@ -1,0 +1,165 @@
+"""The reducer in JavaScript against the one in Python, on the same recordings; and the small modules beside it."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from app.state import fold
+from tests.app.fakes import until
+from tests.app.processes import Served, serving
+from tests.browser.conftest import OpenPage
+
+pytestmark = pytest.mark.browser
+
+FOLD = """async (lines) => {
+  const { fold } = await import("/static/js/state.js");
+  const events = lines.map((line) => JSON.parse(line));
+  const states = [];
+  let state = null;
+  for (const event of events) {
+    if (event.kind === "text") continue;
+    if (event.kind === "key") states.push(structuredClone(state));
+    state = fold(state, structuredClone(event));
+  }
+  return [...states, state];
+}"""
+
+
+@pytest.fixture(scope="module")
+def tight() -> Iterator[Served]:
+    """So few blocks that requests are preempted and cached blocks evicted."""
+    with serving("--num-blocks", "24", "--max-num-batched-tokens", "48", "--scripted-step-ms", "1") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def recording(tight: Served) -> list[str]:
+    """A recording with preemptions, evictions, aborts, a refusal, a cache reset and a few keys in it."""
+    client = tight.client
+    for i in range(24):
+        body = {"prompt": f"{i % 5} " * 30, "max_tokens": 90, "model": "default"}
+        client.post("/prompts", data={**body, "copies": "2"}, headers={"hx-request": "true"}).raise_for_status()
+        if i % 6 == 0:
+            client.delete(f"/api/requests/R{2 * i + 2}")
+    client.post("/v1/completions", json={"model": "default", "prompt": "x" * 5000})
+    until(lambda: not sum(len(queue) for queue in tight.state()["queues"].values()), "the end of all requests")
+    client.post("/api/engine", json={"action": "reset_prefix_cache"}).raise_for_status()
+    lines = gzip.decompress(client.get("/api/recording").content).decode().splitlines()
+    events = [json.loads(line) for line in lines]
+    kinds = {event.get("event", event["kind"]) for event in events}
+    assert {"key", "step", "arrived", "preempted", "resumed", "finished", "cache_reset"} <= kinds
+    assert any(event["evicted"] for event in events if event["kind"] == "step")
+    return lines
+
+
+def folded(lines: list[str]) -> list[Any]:
+    """The state before each key and at the end, by the Python reducer."""
+    states = []
+    state = None
+    for event in map(json.loads, lines):
+        if event["kind"] == "key":
+            states.append(copy.deepcopy(state))
+        if event["kind"] != "text":
+            state = fold(state, event)
+    return [*states, state]
+
+
+def test_both_reducers_fold_a_recording_to_the_same_states(
+    open_page: OpenPage, tight: Served, recording: list[str]
+) -> None:
+    page = open_page(tight.url)
+    assert page.evaluate(FOLD, recording) == folded(recording)
+
+
+def test_folding_a_key_and_what_follows_gives_the_next_key(
+    open_page: OpenPage, tight: Served, recording: list[str]
+) -> None:
+    page = open_page(tight.url)
+    before_keys = page.evaluate(FOLD, recording)[:-1]
+    keys = [event["state"] for event in map(json.loads, recording) if event["kind"] == "key"]
+    assert len(keys) > 2
+    assert before_keys[1:] == keys[1:]
+
+
+def call(page: Page, module: str, expression: str) -> Any:
+    return page.evaluate(
+        f"""async () => {{ const m = await import("/static/js/{module}.js"); return {expression}; }}"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("samples", "p", "expected"),
+    [([], 50, None), ([7], 99, 7), ([1, 2, 3, 4], 50, 2), (list(range(1, 101)), 95, 95), (list(range(1, 101)), 99, 99)],
+)
+def test_a_percentile_is_a_sample_that_happened(page: Page, samples: list[int], p: int, expected: int | None) -> None:
+    assert call(page, "metrics", f"m.percentile({samples}, {p})") == expected
+
+
+def test_undefined_and_gated_values_give_no_sample(page: Page) -> None:
+    finished = [
+        {"timings": {"tpot_us": None, "gated_us": 0}},
+        {"timings": {"tpot_us": 5, "gated_us": 0}},
+        {"timings": {"tpot_us": 9, "gated_us": 1}},
+    ]
+    assert call(page, "metrics", f"m.samplesOf({json.dumps(finished)}, 'tpot_us')") == [5]
+
+
+def test_undefined_prints_as_a_dash_and_zero_as_zero(page: Page) -> None:
+    assert call(page, "format", "[m.duration(null), m.rate(null), m.rate(0), m.count(undefined)]") == [
+        "–",
+        "–",
+        "0",
+        "–",
+    ]
+
+
+def test_an_idle_engine_has_a_rate_of_nought_and_a_gated_one_none(page: Page) -> None:
+    step = {"accepted_us": 1_000_000, "gated": False, "num_prefill_tokens": 30, "num_decode_tokens": 8}
+    old, now = f"m.rates([{json.dumps(step)}], 9e6)", f"m.rates([{json.dumps(step)}], 1.5e6)"
+    gated = f"m.rates([{json.dumps({**step, 'gated': True})}], 1.5e6)".replace("True", "true")
+    assert call(page, "metrics", old) == {"prefill": 0, "decode": 0}
+    assert call(page, "metrics", now) == {"prefill": 15, "decode": 4}
+    assert call(page, "metrics", gated) == {"prefill": None, "decode": None}
+
+
+def test_text_is_placed_by_characters_not_by_code_units(page: Page) -> None:
+    script = """(() => {
+      const texts = m.createTexts();
+      texts.put("R1", 0, "a🤖");
+      texts.put("R1", 2, "b");
+      const hole = texts.put("R1", 9, "x");
+      texts.put("R1", 1, "ü!");
+      return [texts.get("R1"), hole];
+    })()"""
+    assert call(page, "texts", script) == ["aü!", None]
+
+
+def test_a_broken_invariant_is_named(page: Page) -> None:
+    script = """(() => {
+      const state = structuredClone(stepscope.state());
+      state.blocks.counts.free -= 1;
+      return [m.brokenInvariant(stepscope.state()), m.brokenInvariant(state)];
+    })()"""
+    sound, broken = call(page, "metrics", script)
+    assert sound is None
+    assert "is not" in broken
+
+
+def test_steps_that_never_reached_the_page_are_a_gap(page: Page) -> None:
+    script = """(() => {
+      const history = m.createHistory();
+      const state = structuredClone(stepscope.state());
+      const key = (step) => ({ kind: "key", epoch: "e", state: { ...state, step } });
+      m.remember(history, key(5), key(5).state);
+      history.steps.set(5, { step: 5, rows: [] });
+      m.remember(history, key(9), key(9).state);
+      return [history.gaps, history.last];
+    })()"""
+    assert call(page, "history", script) == [[{"from": 6, "to": 9}], 9]
