@@ -164,9 +164,11 @@ def test_a_paused_engine_can_be_told_to_stop(start, end):
 
 def test_a_step_that_raises_ends_the_engine_and_says_why(start):
     """Every live request is told first; then bye, and exit 1."""
-    process = start("--max-num-seqs=1", program=("-c", FAILING))
-    process.submit("r1")
-    process.submit("r2")
+    process = start("--max-num-seqs=1", "--start-paused", program=("-c", FAILING))
+    for name in ("r1", "r2"):
+        process.submit(name)
+        process.connection.wait_for("arrived", request=name)
+    process.connection.send(cmd="gate", action="run")
     bye = process.connection.wait_for("bye")
     assert "the model broke" in bye["reason"]
     assert process.wait() == 1
