@@ -108,7 +108,7 @@ function joinKey(history, event, state) {
     const lane = history.lanes.get(id);
     if (lane && !lane.end) endLane(history, lane, now + 1, facts.finish_reason, facts.finish_detail);
     if (lane) lane.facts = facts;
-    if (facts.timings && !history.finished.some((known) => known.id === id)) addSample(history, facts);
+    if (facts.timings && !history.finished.some((known) => known.id === id && known.epoch === history.epoch)) addSample(history, facts);
   }
   for (const id of [...state.queues.running, ...state.queues.waiting]) {
     const lane = history.lanes.get(id) ?? openLane(history, state.requests[id], now + 1, true);
@@ -213,7 +213,7 @@ function rememberRequest(history, event, state) {
 }
 
 function addSample(history, facts) {
-  history.finished.push({ id: facts.id, timings: facts.timings, reason: facts.finish_reason, tokens: facts.num_output_tokens });
+  history.finished.push({ id: facts.id, epoch: history.epoch, timings: facts.timings, reason: facts.finish_reason, tokens: facts.num_output_tokens });
   if (history.finished.length > SAMPLES_KEPT) history.finished.shift();
 }
 

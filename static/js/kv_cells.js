@@ -6,6 +6,7 @@
 import { createPixels, mix } from "./pixels.js";
 
 const LARGEST = 36; // CSS pixels of a cell's pitch
+const TINY = 5; // CSS pixels of a cell's side below which it shows no pattern
 const FADE = 0.28; // how strong a cell is that is not lit while another is
 
 const FREE = 0;
@@ -34,8 +35,8 @@ export function createCells() {
       }
       const marks = marksOf(view);
       const inks = inksOf(view.palette.rgba);
-      const inner = grid.side - 2 * Math.max(1, Math.round(scale));
-      for (let id = 0; id < blocks.total; id += 1) {
+      const inner = Math.max(2, grid.side - 2 * Math.max(1, Math.round(scale)));
+      for (let id = 0; id < grid.total; id += 1) {
         const cell = cellOf(id, content, view, marks, inner);
         const signature = signatureOf(cell);
         if (signature === signatures[id]) continue;
@@ -50,13 +51,14 @@ export function createCells() {
 
 /**
  * @typedef {{pitch: number, side: number, columns: number, total: number}} Grid in device pixels
- * The largest whole-pixel pitch at which every block fits.
+ * The largest whole-pixel pitch at which every block fits; `total` is how many do.
  */
 function gridOf({ width, height }, total, scale) {
   let pitch = Math.min(Math.round(LARGEST * scale), Math.floor(Math.sqrt((width * height) / total)) + 2);
   while (pitch > 2 && Math.floor(width / pitch) * Math.floor(height / pitch) < total) pitch -= 1;
   const gap = pitch >= 14 * scale ? Math.round(3 * scale) : pitch >= 7 * scale ? Math.round(2 * scale) : 1;
-  return { pitch, side: pitch - gap, columns: Math.floor(width / pitch), total };
+  const columns = Math.floor(width / pitch);
+  return { pitch, side: pitch - gap, columns, total: Math.min(total, columns * Math.floor(height / pitch)) };
 }
 
 /** Which blocks carry a mark: next in line, just evicted, just written. */
@@ -108,6 +110,10 @@ function paint(pixels, grid, id, cell, inks, scale) {
   const { side } = grid;
   const ink = cell.dim ? inks.dim : inks.lit;
   const line = Math.max(1, Math.round(scale));
+  if (side < TINY * scale) {
+    pixels.rect(x, y, side, side, tinyInk(cell, ink));
+    return;
+  }
   pixels.rect(x, y, side, side, inks.rgba.well);
   if (cell.kind === HELD) paintHeld(pixels, x, y, side, cell, ink, line);
   else if (cell.kind === CACHED) {
@@ -122,6 +128,12 @@ function paint(pixels, grid, id, cell, inks, scale) {
     const level = Math.max(y, y + side - line - cell.full - thick); // on top of the fill, never over it
     pixels.rect(x, level, side, thick, cell.written === 2 ? inks.rgba.fg : inks.rgba.idle);
   }
+}
+
+/** A cell too small for patterns: one colour, that of most of what it holds. */
+function tinyInk({ kind, full, prompt }, ink) {
+  if (kind === HELD) return full > 2 * prompt ? ink.decode : ink.prefill;
+  return kind === CACHED ? ink.cached : ink.free;
 }
 
 /** Filled from the bottom: prompt tokens first, generated ones above. */

@@ -9,7 +9,7 @@ import { drawBreaks, drawChosenColumn, drawTicks } from "../marks.js";
 import { otherUs } from "../metrics.js";
 import { PHASES } from "../palette.js";
 
-const LEFT = 44;
+const LEFT = 56;
 const RIGHT = 8;
 const TICKS = 15;
 const TOP = 6;

@@ -13,10 +13,14 @@ import { windowSamples } from "./latency.js";
 export function mountHeader(page) {
   const root = document.getElementById("top");
   const parts = collect(root);
+  const labels = [...document.querySelectorAll("[data-label]")];
   page.loop.add({
     id: "header",
     visible: true,
-    draw: (view) => showStatus(parts, view),
+    draw: (view) => {
+      showStatus(parts, view);
+      showLabels(labels, view);
+    },
     refresh: (view) => showFigures(parts, view),
   });
 }
@@ -48,6 +52,12 @@ function showStatus(parts, view) {
   parts.run.hidden = !paused;
   parts.stale.hidden = store.connection !== "stale";
   showLive(parts.live, view);
+}
+
+/** What a script answers, or a hand on the gate holds, is simulated, whatever clock it was taken with. */
+function showLabels(labels, { hello, engine }) {
+  const simulated = Boolean(hello?.simulated) || engine?.state?.gate.state === "paused";
+  for (const label of labels) write(label, simulated ? "simulated" : label.dataset.label);
 }
 
 /** LIVE while following; else how far ahead the engine is by now. */

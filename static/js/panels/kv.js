@@ -79,7 +79,7 @@ function drawOver(g, grid, content, size, view) {
   const table = choice?.kind === "request" ? (view.state.requests[choice.id]?.block_table ?? []) : [];
   const digit = (id, text) => {
     const [x, y] = at(id);
-    if (side < 11 || g.measureText(text).width > side - 3) return;
+    if (side < 13 || g.measureText(text).width > side - 3) return;
     const onFill = (content.get(id)?.tokens ?? 0) * 2 > view.state.blocks.block_size && (!lit.any || lit.blocks.has(id));
     g.fillStyle = onFill ? palette.onAccent : palette.fg;
     g.fillText(text, x + side / 2, y + side / 2 + 0.5);
@@ -134,6 +134,8 @@ function detailWords(view) {
     return `Block table of ${requestName(choice.id)}, logical → physical: ${table.map((block, i) => `${i}→${block}`).join("  ")}`;
   }
   if (choice?.kind === "step") return "Lit: the blocks that this step wrote into.";
+  const hidden = state.blocks.total - drawn.total;
+  if (drawn.total && hidden > 0) return `The last ${plural(hidden, "block")} do not fit the picture; the strip counts them all.`;
   return "Click a block to see its hash and owners, or a request to see its block table.";
 }
 

@@ -189,7 +189,7 @@ function progressWords(request) {
   }
   const { timings } = request;
   const cached = request.num_cached_tokens ? ` · ${count(request.num_cached_tokens)} tok from the cache` : "";
-  const pace = `TTFT ${duration(timings?.ttft_us)} · TPOT ${duration(timings?.tpot_us)}`;
+  const pace = timings?.gated_us > 0 ? "held by the gate" : `TTFT ${duration(timings?.ttft_us)} · TPOT ${duration(timings?.tpot_us)}`;
   return `${finishWords(request.finish_reason, request.finish_detail)} · ${count(request.num_output_tokens)} tok · ${pace}${cached}`;
 }
 
