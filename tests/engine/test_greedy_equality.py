@@ -1,0 +1,144 @@
+"""Greedy answers in fp32 equal transformers', token for token, however the engine schedules them.
+
+Twenty prompts of 64 tokens each: alone; eight at a time under several budgets, with the prefix cache off, cold and
+warm; and in a pool so small that requests are preempted and recomputed. A token may differ only where transformers'
+own two best logits are less than 1e-3 apart, which is what rounding in another order can turn round; the test says
+so, stops comparing that prompt there, and fails if it happens more than twice in all.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from engine.config import EngineConfig
+from engine.loader import Loaded, load
+from tests.engine.make_reference import NUM_TOKENS, Reference, answer, prompts, read_fixture, transformers_model
+from tests.engine.real import RealEngine
+
+NEAR_TIE = 1e-3
+MAX_NEAR_TIES = 2
+REDERIVED = (4, 16)  # a chat and a bare text
+
+Check = Callable[[Sequence[list[int]]], None]
+
+
+def first_difference(found: list[int], reference: Reference) -> int | None:
+    """The index of the first token that differs, or None."""
+    assert len(found) == len(reference.token_ids)
+    pairs = enumerate(zip(found, reference.token_ids, strict=True))
+    return next((index for index, (mine, theirs) in pairs if mine != theirs), None)
+
+
+def near_ties(answers: Sequence[list[int]], references: Sequence[Reference]) -> list[str]:
+    """The prompts that differ at a near tie, in words. Any other difference fails."""
+    ties = []
+    for number, (found, reference) in enumerate(zip(answers, references, strict=True)):
+        index = first_difference(found, reference)
+        if index is None:
+            continue
+        gap = reference.gaps[index]
+        where = f"prompt {number} differs at token {index}, where transformers' two best logits are {gap} apart"
+        assert gap < NEAR_TIE, where
+        ties.append(where)
+    return ties
+
+
+@pytest.fixture(scope="module")
+def references() -> list[Reference]:
+    return read_fixture()
+
+
+@pytest.fixture(scope="module")
+def check(references: list[Reference]) -> Check:
+    """Compare one run's answers with the references, counting near ties over all tests of this file."""
+    seen: list[str] = []
+
+    def compare(answers: Sequence[list[int]]) -> None:
+        for tie in near_ties(answers, references):
+            warnings.warn(f"not compared further: {tie}", stacklevel=2)
+            seen.append(tie)
+        assert len(seen) <= MAX_NEAR_TIES, seen
+
+    return compare
+
+
+@pytest.fixture(scope="module")
+def loaded(embedded_model: Path) -> Loaded:
+    return load(EngineConfig(), lambda *report: None)
+
+
+def run(engine: RealEngine, references: Sequence[Reference]) -> list[list[int]]:
+    requests = engine.run([reference.prompt_token_ids for reference in references], NUM_TOKENS)
+    assert engine.core.scheduler.problems() == []
+    return [request.output_token_ids for request in requests]
+
+
+# -- the comparison itself ---------------------------------------------------------------------------------------
+
+
+def test_equal_answers_are_no_near_tie():
+    assert near_ties([[1, 2, 3]], [Reference([0], [1, 2, 3], [1.0, 1.0, 1.0])]) == []
+
+
+def test_a_difference_at_a_near_tie_is_reported():
+    ties = near_ties([[1, 9, 9]], [Reference([0], [1, 2, 3], [1.0, 0.0005, 1.0])])
+    assert ties == ["prompt 0 differs at token 1, where transformers' two best logits are 0.0005 apart"]
+
+
+def test_a_difference_elsewhere_fails():
+    with pytest.raises(AssertionError, match="differs at token 1"):
+        near_ties([[1, 9, 3]], [Reference([0], [1, 2, 3], [1.0, 0.5, 0.0001])])
+
+
+# -- the model ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.model
+def test_the_fixture_is_what_transformers_says(loaded: Loaded, references: list[Reference]):
+    model, asked = transformers_model(loaded.folder), prompts(loaded)
+    assert [reference.prompt_token_ids for reference in references] == asked
+    for number in REDERIVED:
+        live = answer(model, asked[number])
+        assert live.token_ids == references[number].token_ids
+        assert live.gaps == pytest.approx(references[number].gaps, abs=1e-3)
+
+
+@pytest.mark.model
+def test_each_prompt_alone(loaded: Loaded, references: list[Reference], check: Check):
+    engine = RealEngine(loaded, max_num_seqs=1, enable_prefix_caching=False)
+    check(run(engine, references))
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("budget", [32, 64, 256])
+def test_eight_at_a_time_without_prefix_cache(budget: int, loaded: Loaded, references: list[Reference], check: Check):
+    engine = RealEngine(loaded, max_num_seqs=8, max_num_batched_tokens=budget, enable_prefix_caching=False)
+    check(run(engine, references))
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("budget", [32, 64, 256])
+def test_eight_at_a_time_with_prefix_cache_cold_and_warm(
+    budget: int, loaded: Loaded, references: list[Reference], check: Check
+):
+    engine = RealEngine(loaded, max_num_seqs=8, max_num_batched_tokens=budget)
+    requests = engine.run([reference.prompt_token_ids for reference in references], NUM_TOKENS)
+    check([request.output_token_ids for request in requests])
+    assert any(request.num_cached_tokens >= 32 for request in requests), "the shared prefixes were not shared"
+
+    again = engine.run([reference.prompt_token_ids for reference in references], NUM_TOKENS)
+    check([request.output_token_ids for request in again])
+    for request in again:
+        assert request.num_cached_tokens == (request.num_prompt_tokens - 1) // 16 * 16
+
+
+@pytest.mark.model
+def test_a_pool_so_small_that_requests_are_preempted(loaded: Loaded, references: list[Reference], check: Check):
+    engine = RealEngine(loaded, max_num_seqs=8, num_blocks=24)
+    requests = engine.run([reference.prompt_token_ids for reference in references], NUM_TOKENS)
+    assert sum(request.num_preemptions for request in requests) >= 5
+    check([request.output_token_ids for request in requests])
