@@ -34,6 +34,7 @@ from engine.loop import Command, EngineLoop
 from engine.publisher import Publisher
 from engine.reporter import StepCost
 from engine.runner import Runner
+from engine.threads import wait_politely
 from engine.timing import monotonic_clock
 
 Progress = Callable[[str, int, int, str], None]
@@ -80,6 +81,7 @@ def _build_scripted(config: EngineConfig) -> Built:
 
 
 def _build_real(config: EngineConfig, progress: Progress) -> Built:
+    wait_politely()
     from engine import kv_cache, loader, model_runner, roofline  # torch: only where it is needed
 
     loaded = loader.load(config, progress)
