@@ -141,10 +141,10 @@ class ViewerSession:
 
     async def _send_frame(self, frame: Frame) -> None:
         self._next += 1
-        await self._socket.send_text(frame.payload)
         text = frame.text(self._owner, everything=self._hub.share_all)
-        if text is not None:
+        if text is not None:  # before the frame: a request's last text comes before its end
             await self._socket.send_text(text)
+        await self._socket.send_text(frame.payload)
 
     async def _be_patient(self) -> None:
         """A whole window is unacknowledged: wait for an ack, longer each time, then start over with a keyframe."""

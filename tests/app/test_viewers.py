@@ -202,6 +202,18 @@ def test_text_goes_to_its_owner_and_to_nobody_else(server: Running, engine: Fake
     assert theirs.texts == []
 
 
+def test_the_last_text_of_a_request_comes_before_its_end(server: Running, engine: FakeEngine) -> None:
+    viewer = FakeViewer(server, cookie=COOKIE)
+    viewer.take()
+    for number in range(20):
+        engine.arrived(f"R{number}", owner=owner(COOKIE))
+        engine.text(f"R{number}", 0, "Hello")
+        engine.finished(f"R{number}")
+    while len(viewer.states["main"]["finished"]) < 20:
+        viewer.take()
+        assert set(viewer.states["main"]["finished"]) <= {piece["request"] for piece in viewer.texts}
+
+
 def test_shared_text_goes_to_everybody() -> None:
     with running(Settings(share_text=ShareText.ALL)) as server:
         engine = FakeEngine(server).dial().greet()
