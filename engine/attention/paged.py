@@ -33,7 +33,8 @@ FASTMATH = {"reassoc", "contract", "nsz", "arcp"}  # lets sums be vectorised; in
 def paged_attention(q: Tensor, k: Tensor, v: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
     """See `base.Attention`. Inputs of another dtype are computed in fp32."""
     dtype = q.dtype
-    q, k, v = q.float(), k.float(), v.float()
+    # Contiguous, or numba would compile once more for each way in which they can be strided.
+    q, k, v = q.float().contiguous(), k.float().contiguous(), v.float().contiguous()
     keys, values = cache.keys.numpy(), cache.values.numpy()
     _store(k.numpy(), v.numpy(), meta.slot_mapping.numpy(), keys, values)
     out = torch.empty(q.shape)
@@ -134,7 +135,7 @@ def _attend_single(
     for task in prange(len(rows) * num_kv_heads):
         row, head = rows[task % len(rows)], task // len(rows)
         token, seq_len = query_start_loc[row], seq_lens[row]
-        queries = np.empty((group, head_dim), np.float32)  # scaled, and contiguous whatever q is
+        queries = np.empty((group, head_dim), np.float32)  # scaled
         for g in range(group):
             for d in range(head_dim):
                 queries[g, d] = q[token, head * group + g, d] * scale
