@@ -19,7 +19,7 @@ from typing import Any, Final
 from engine.config import DEFAULT_MODEL, EngineConfig
 from engine.errors import ConfigError, LoadError
 from engine.gguf_file import read_gguf
-from engine.model_cache import EMBEDDED, complete, converted_dir, embedded_file
+from engine.model_cache import embedded_file
 from engine.models.config import ModelConfig, expected_tensors, parse_model_config
 from engine.safetensors_file import StoredTensor, read_header
 
@@ -70,11 +70,6 @@ def find_source(config: EngineConfig) -> ModelSource:
         f"--model {config.model}: there is no such file or folder. Give a folder with config.json and *.safetensors, "
         "a .gguf file, a hub id (owner/name), or leave --model out."
     )
-
-
-def embedded_is_ready() -> bool:
-    """Whether the embedded model needs neither download nor conversion."""
-    return complete(converted_dir(Path(EMBEDDED.member), embedded=True))
 
 
 def _dummy(path: Path) -> ModelSource:

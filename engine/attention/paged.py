@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numba
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -39,6 +40,8 @@ def paged_attention(q: Tensor, k: Tensor, v: Tensor, cache: LayerCache, meta: At
     _store(k.numpy(), v.numpy(), meta.slot_mapping.numpy(), keys, values)
     out = torch.empty(q.shape)
     if len(meta.single_rows):
+        # As many threads as torch uses: another number would make OpenMP rebuild its pool at every switch.
+        numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
         _attend_single(
             q.numpy(),
             keys,

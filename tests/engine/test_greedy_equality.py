@@ -139,6 +139,15 @@ def test_eight_at_a_time_with_prefix_cache_cold_and_warm(
 
 
 @pytest.mark.model
+def test_eight_copies_of_one_prompt_are_computed_once(loaded: Loaded, references: list[Reference]):
+    longest = max(references, key=lambda reference: len(reference.prompt_token_ids))
+    requests = RealEngine(loaded, max_num_seqs=8).run([longest.prompt_token_ids] * 8, 16)
+    assert [request.output_token_ids for request in requests] == [longest.token_ids[:16]] * 8
+    whole_blocks = len(longest.prompt_token_ids) // 16 * 16
+    assert sorted(request.num_cached_tokens for request in requests) == [0] + [whole_blocks] * 7
+
+
+@pytest.mark.model
 def test_a_pool_so_small_that_requests_are_preempted(loaded: Loaded, references: list[Reference], check: Check):
     engine = RealEngine(loaded, max_num_seqs=8, num_blocks=24)
     requests = run(engine, references)

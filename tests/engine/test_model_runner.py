@@ -14,6 +14,7 @@ from engine.loader import load
 from engine.model_runner import ModelRunner
 from engine.request import Request, SamplingParams
 from engine.runner import ScheduledRow, SchedulerOutput
+from tests.engine.real import RealEngine
 from tests.engine.tiny import write_folder
 
 
@@ -106,6 +107,18 @@ def test_a_seeded_draw_does_not_depend_on_the_batch(runner: ModelRunner):
     alone = run(runner, (asked, 0, 7))
     mates = [(request([i] * 5, [4 + 2 * i, 5 + 2 * i], temperature=1.0, top_k=3), 0, 5) for i in range(4)]
     assert run(runner, *mates, (asked, 0, 7))[-1:] == alone
+
+
+def test_a_seeded_answer_survives_preemption(tmp_path: Path):
+    config = EngineConfig(model=str(write_folder(tmp_path / "tiny")))
+    loaded = load(config, lambda *report: None)
+    prompts = [list(range(10 + i, 30 + i)) for i in range(4)]
+    roomy = RealEngine(loaded, max_num_seqs=4, block_size=4, num_blocks=64)
+    tight = RealEngine(loaded, max_num_seqs=4, block_size=4, num_blocks=20, enable_prefix_caching=False)
+    alone = [roomy.run([prompt], 24, temperature=1.0, seed=3)[0] for prompt in prompts]
+    together = tight.run(prompts, 24, temperature=1.0, seed=3)
+    assert sum(request.num_preemptions for request in together) > 0
+    assert [r.output_token_ids for r in together] == [r.output_token_ids for r in alone]
 
 
 def test_the_runner_changes_no_request(runner: ModelRunner):
