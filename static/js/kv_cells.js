@@ -5,7 +5,7 @@
 
 import { createPixels, mix } from "./pixels.js";
 
-const LARGEST = 36; // CSS pixels of a cell's pitch
+const LARGEST = 48; // CSS pixels of a cell's pitch
 const TINY = 5; // CSS pixels of a cell's side below which it shows no pattern
 const FADE = 0.28; // how strong a cell is that is not lit while another is
 

@@ -10,6 +10,7 @@ export function mountTheme(changed) {
   for (const query of ["(prefers-color-scheme: light)", "(prefers-contrast: more)", "(forced-colors: active)"]) {
     window.matchMedia(query).addEventListener("change", changed);
   }
+  window.addEventListener("resize", changed); // another size or zoom: other type, other patterns
   return {
     toggle() {
       const now = document.documentElement.dataset.theme ?? (light.matches ? "light" : "dark");

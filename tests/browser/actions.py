@@ -7,9 +7,15 @@ from typing import Any
 
 from playwright.sync_api import Page
 
+from tests.app.fakes import until
 from tests.app.processes import Served
 
-SETTLED = "stepscope.state().queues.waiting.length + stepscope.state().queues.running.length === 0"
+ENDED = """(() => {
+  const ended = new Set(stepscope.lanes().filter((lane) => lane.end).map((lane) => lane.id));
+  const cards = [...document.querySelectorAll("#answers [data-request]")];
+  const { waiting, running } = stepscope.state().queues;
+  return waiting.length + running.length === 0 && cards.every((card) => ended.has(card.dataset.request));
+})()"""
 
 
 def wait_for(page: Page, expression: str, timeout_s: float = 20) -> None:
@@ -21,8 +27,22 @@ def wait_for(page: Page, expression: str, timeout_s: float = 20) -> None:
 
 
 def settle(page: Page) -> None:
-    """Wait until the page knows of no live request."""
-    wait_for(page, SETTLED)
+    """Wait until every answer on the page has ended, and no request is live."""
+    wait_for(page, ENDED)
+
+
+def wait_running(page: Page, ids: list[str]) -> None:
+    """Wait until all of these have a slot."""
+    wait_for(page, f"{ids!r}.every((id) => stepscope.state().queues.running.includes(id))")
+
+
+def quiet(served: Served) -> None:
+    """End whatever an earlier test left running."""
+    run(served)
+    for name in ("running", "waiting"):
+        for request in served.state()["queues"][name]:
+            served.client.delete(f"/api/requests/{request}")
+    until(lambda: not any(served.state()["queues"].values()), "an idle engine")
 
 
 def cards(page: Page) -> list[str]:

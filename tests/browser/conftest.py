@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.app.processes import Served, serving
-from tests.browser.actions import wait_for
+from tests.browser.actions import quiet, wait_for
 
 ARGS = [
     "--no-sandbox",
@@ -81,5 +81,6 @@ def open_page(browser: Browser, faults: list[str]) -> Iterator[OpenPage]:
 
 @pytest.fixture
 def page(open_page: OpenPage, served: Served) -> Page:
-    """The page of the module's server, ready."""
+    """The page of the module's server, ready, and nothing running yet."""
+    quiet(served)
     return open_page(served.url)

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
 
 from tests.app.processes import Served, serving
-from tests.browser.actions import burst, send, settle, wait_for
+from tests.browser.actions import burst, send, settle, wait_for, wait_running
 from tests.browser.conftest import OpenPage
 
 pytestmark = pytest.mark.browser
@@ -29,7 +29,7 @@ def slow() -> Iterator[Served]:
 def test_a_killed_engine_is_named_within_two_seconds_and_can_be_restarted(open_page: OpenPage, slow: Served) -> None:
     page = open_page(slow.url)
     ids = burst(page)
-    wait_for(page, "stepscope.state().queues.running.length === 8")
+    wait_running(page, ids)
     epoch = page.evaluate("stepscope.epoch()")
     slow.engine_process().send_signal(signal.SIGKILL)
     expect(page.locator("#banner")).to_contain_text("The engine is gone.", timeout=GONE_MS)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.app.processes import Served
-from tests.browser.actions import burst, frames, kv_pixels, pause, run, send, settle, table, wait_for
+from tests.app.processes import Served, serving
+from tests.browser.actions import burst, frames, kv_pixels, pause, run, send, settle, table, wait_for, wait_running
 
 pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    """At an unhurried pace, so that eight requests are caught while they run."""
+    with serving("--scripted-step-ms", "15", "--num-blocks", "320") as running:
+        yield running
 
 
 def tokens_in_blocks(state: dict[str, Any]) -> dict[int, int]:
@@ -27,8 +35,7 @@ def tokens_in_blocks(state: dict[str, Any]) -> dict[int, int]:
 def test_filled_and_cached_cells_in_the_picture_are_those_of_the_state(page: Page, served: Served) -> None:
     burst(page)
     settle(page)  # leaves cached idle blocks
-    burst(page)
-    wait_for(page, "stepscope.state().queues.running.length === 8")
+    wait_running(page, burst(page))
     state = pause(page, served)
     try:
         filled = {block for block, tokens in tokens_in_blocks(state).items() if tokens > 0}
@@ -45,8 +52,7 @@ def test_filled_and_cached_cells_in_the_picture_are_those_of_the_state(page: Pag
 
 
 def test_the_table_twin_of_the_kv_map_says_the_same(page: Page, served: Served) -> None:
-    burst(page)
-    wait_for(page, "stepscope.state().queues.running.length === 8")
+    wait_running(page, burst(page))
     state = pause(page, served)
     try:
         rows = table(page, "kv")
@@ -59,7 +65,7 @@ def test_the_table_twin_of_the_kv_map_says_the_same(page: Page, served: Served) 
 
 def test_choosing_a_request_lights_it_up_everywhere(page: Page, served: Served) -> None:
     ids = burst(page)
-    wait_for(page, "stepscope.state().queues.running.length === 8")
+    wait_running(page, ids)
     state = pause(page, served)
     try:
         request = ids[2]
@@ -82,8 +88,7 @@ def test_choosing_a_request_lights_it_up_everywhere(page: Page, served: Served) 
 
 
 def test_choosing_a_block_in_the_picture_lights_its_owner(page: Page, served: Served) -> None:
-    burst(page)
-    wait_for(page, "stepscope.state().queues.running.length === 8")
+    wait_running(page, burst(page))
     state = pause(page, served)
     try:
         owner = state["requests"][state["queues"]["running"][3]]
@@ -126,8 +131,7 @@ def test_a_held_view_stays_while_the_engine_goes_on(page: Page) -> None:
 
 
 def test_the_figures_are_those_of_the_state(page: Page, served: Served) -> None:
-    burst(page)
-    wait_for(page, "stepscope.state().queues.running.length === 8")
+    wait_running(page, burst(page))
     state = pause(page, served)
     try:
         expect(page.locator("[data-part=running]")).to_have_text(str(len(state["queues"]["running"])))

@@ -72,10 +72,18 @@ function fillIn(form) {
     save(form);
     form.elements.prompt.focus();
   });
-  form.querySelector("[data-preset]").addEventListener("change", (event) => {
-    form.elements.system.value = event.target.value;
+  const preset = form.querySelector("[data-preset]");
+  preset.addEventListener("change", () => {
+    form.elements.system.value = preset.value;
     save(form);
   });
+  const { system } = form.elements;
+  const follow = () => {
+    preset.selectedIndex = [...preset.options].findIndex((option, i) => i > 0 && system.value !== "" && option.value === system.value);
+    if (preset.selectedIndex < 0) preset.selectedIndex = 0;
+  };
+  system.addEventListener("input", follow);
+  follow();
   form.querySelector("[data-new-conversation]").addEventListener("click", () => converse(form, ""));
   form.elements.prompt.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit(form.querySelector("[data-send]"));

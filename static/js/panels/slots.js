@@ -8,7 +8,7 @@ import { count, endedWords, duration, plural, requestName } from "../format.js";
 import { drawBreaks, drawChosenColumn, drawTicks, endCap, outputShare } from "../marks.js";
 
 const LEFT = 24;
-export const GUTTER = 82;
+export const GUTTER = 94;
 const BUDGET = 30;
 const GAP = 8;
 const TICKS = 15;
@@ -96,7 +96,7 @@ function plotOf(size) {
 function linesOf(size, state) {
   const slots = state.config.max_num_seqs;
   const top = BUDGET + GAP;
-  const height = Math.max(3, Math.min(26, Math.floor((size.height - top - TICKS) / slots)));
+  const height = Math.max(3, Math.min(34, Math.floor((size.height - top - TICKS) / slots)));
   return { slots, top, height, bottom: top + slots * height };
 }
 
