@@ -102,11 +102,14 @@ def _max_model_len(config: EngineConfig, facts: ModelFacts, pool_tokens: int) ->
 
 
 def allocate(config: EngineConfig, model: ModelConfig, device: torch.device) -> list[LayerCache]:
-    """The pool's tensors, one LayerCache per layer. Zeroed memory is only taken as blocks are first written."""
+    """The pool's tensors, one LayerCache per layer.
+
+    Not zeroed: nothing is read before it is written, and memory is really taken only as blocks come into use.
+    """
     assert config.num_blocks is not None, "size_pool settles num_blocks first"
     shape = (model.num_layers, 2, config.num_blocks, model.num_kv_heads, config.block_size, model.head_dim)
     try:
-        pool = torch.zeros(shape, dtype=KV_DTYPE, device=device)
+        pool = torch.empty(shape, dtype=KV_DTYPE, device=device)
     except RuntimeError:
         raise ConfigError(
             f"A KV pool of {config.num_blocks} blocks could not be allocated; lower --num-blocks."

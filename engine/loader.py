@@ -221,7 +221,8 @@ def _reporting(
 
     def weights(name: str) -> Tensor:
         nonlocal done
-        tensor = read(name).to(device=device, dtype=dtype)
+        # A copy, so that no mapping outlives the load: a file that shrinks under a mapping kills the process.
+        tensor = read(name).to(device=device, dtype=dtype, copy=True)
         done += 1
         progress("read", done, total, "tensors")
         return tensor

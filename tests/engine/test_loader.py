@@ -66,6 +66,13 @@ def test_shards_are_read_together(tmp_path: Path):
     assert torch.equal(whole.model.norm.weight, shards.model.norm.weight)
 
 
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not list its mappings")
+@pytest.mark.parametrize("changes", [{}, {"tie_word_embeddings": True}], ids=["untied", "tied"])
+def test_no_file_stays_mapped(tmp_path: Path, changes: dict[str, Any]):
+    loaded = load_quietly(write_folder(tmp_path / "tiny", **changes))
+    assert str(loaded.folder) not in Path("/proc/self/maps").read_text()
+
+
 def test_dtype_halves_the_weights(tmp_path: Path):
     loaded = load_quietly(write_folder(tmp_path / "tiny"), dtype="bfloat16")
     assert loaded.model.embed_tokens.dtype == torch.bfloat16
