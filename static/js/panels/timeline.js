@@ -137,7 +137,7 @@ function drawWaits(g, lane, lines, plot, view) {
     g.fillStyle = palette.hatch.fault;
     g.fillRect(start, y, stop - start, h);
     hollow(g, start, y, stop - start, h, palette.fault, 1);
-    writeOver(g, `recompute ${count(wait.lost)} tok`, start, stop, y + h / 2, palette);
+    writeOver(g, `recompute ${count(wait.lost)} tok`, Math.max(start, plot.left), stop, y + h / 2, palette);
   });
 }
 
