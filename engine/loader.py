@@ -22,7 +22,7 @@ from torch import Tensor
 from engine import tokenizer as tokenizer_files
 from engine.attention import choose_attention
 from engine.config import EngineConfig
-from engine.errors import ConfigError, LoadError
+from engine.errors import LoadError
 from engine.events import ModelFacts
 from engine.gguf_file import read_gguf
 from engine.model_cache import Progress, complete, converted_dir, embedded_file, fetch_embedded, publish
@@ -57,8 +57,8 @@ class Loaded:
 
 def load(config: EngineConfig, progress: Progress) -> Loaded:
     """Load `config.model`. Raises LoadError or ConfigError."""
-    device, dtype = resolve_device(config), resolve_dtype(config)
     source = find_source(config)
+    device, dtype = torch.device("cpu"), resolve_dtype(config)
     folder = _local_folder(source, progress)
     model_config = read_model_config(folder)
     dummy = source.kind is SourceKind.DUMMY
@@ -86,22 +86,9 @@ def load(config: EngineConfig, progress: Progress) -> Loaded:
     )
 
 
-def resolve_device(config: EngineConfig) -> torch.device:
-    """`--device` as a torch device; `auto` is the CPU in this version, whatever else is there."""
-    if config.device not in ("auto", "cpu", "cuda"):
-        raise ConfigError(f"--device is {config.device!r}; it must be auto, cpu or cuda.")
-    if config.device == "cuda":
-        raise ConfigError("--device cuda is not supported yet: this version runs on the CPU. Leave the flag out.")
-    return torch.device("cpu")
-
-
 def resolve_dtype(config: EngineConfig) -> torch.dtype:
     """`--dtype`; `auto` is float32, in which any schedule gives the same tokens and two cores are quickest."""
-    if config.dtype == "auto":
-        return torch.float32
-    if config.dtype not in _DTYPES:
-        raise ConfigError(f"--dtype is {config.dtype!r}; it must be auto, {', '.join(_DTYPES)}.")
-    return _DTYPES[config.dtype]
+    return torch.float32 if config.dtype == "auto" else _DTYPES[config.dtype]
 
 
 def model_facts(name: str, config: ModelConfig, dtype: torch.dtype, *, has_chat_template: bool) -> ModelFacts:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from engine.config import DEFAULT_MODEL, EngineConfig
+from engine.config import DEFAULT_MODEL, EngineConfig, flag
 from engine.errors import ConfigError, LoadError
 from engine.gguf_file import read_gguf
 from engine.model_cache import embedded_file
@@ -24,6 +24,8 @@ from engine.models.config import ModelConfig, expected_tensors, parse_model_conf
 from engine.safetensors_file import StoredTensor, read_header
 
 LOAD_FORMATS: Final = ("auto", "safetensors", "gguf", "dummy")
+DEVICES: Final = ("auto", "cpu", "cuda")
+DTYPES: Final = ("auto", "float32", "bfloat16", "float16")
 SCRIPTED_MODEL: Final = "scripted"
 LFS_POINTER: Final = b"version https://git-lfs"
 INDEX_FILE: Final = "model.safetensors.index.json"
@@ -51,8 +53,7 @@ class ModelSource:
 
 def find_source(config: EngineConfig) -> ModelSource:
     """Resolve and check `--model`. Raises LoadError (the model) or ConfigError (the flag)."""
-    if config.load_format not in LOAD_FORMATS:
-        raise ConfigError(f"--load-format is {config.load_format!r}; it must be one of {', '.join(LOAD_FORMATS)}.")
+    _check_flags(config)
     if config.model == SCRIPTED_MODEL:
         return ModelSource(SourceKind.SCRIPTED, SCRIPTED_MODEL)
     if config.load_format == "dummy":
@@ -70,6 +71,16 @@ def find_source(config: EngineConfig) -> ModelSource:
         f"--model {config.model}: there is no such file or folder. Give a folder with config.json and *.safetensors, "
         "a .gguf file, a hub id (owner/name), or leave --model out."
     )
+
+
+def _check_flags(config: EngineConfig) -> None:
+    """Refuse a choice that is not one, while nothing is served yet."""
+    for name, choices in (("load_format", LOAD_FORMATS), ("device", DEVICES), ("dtype", DTYPES)):
+        value = getattr(config, name)
+        if value not in choices:
+            raise ConfigError(f"{flag(name)} is {value!r}; it must be one of {', '.join(choices)}.")
+    if config.device == "cuda":
+        raise ConfigError("--device cuda is not supported yet: this version runs on the CPU. Leave the flag out.")
 
 
 def _dummy(path: Path) -> ModelSource:

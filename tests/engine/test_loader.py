@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from engine.config import EngineConfig
-from engine.errors import ConfigError, LoadError
+from engine.errors import LoadError
 from engine.loader import Loaded, load
 from tests.engine.tiny import random_weights, tiny_config, write_folder, write_gguf
 
@@ -84,12 +84,6 @@ def test_progress_reaches_its_total(tmp_path: Path):
     load(EngineConfig(model=str(write_folder(tmp_path / "tiny"))), lambda *report: reports.append(report))
     assert {report[0] for report in reports} == {"read"}
     assert reports[-1][1] == reports[-1][2] == len(reports)
-
-
-@pytest.mark.parametrize(("name", "value"), [("dtype", "int4"), ("device", "tpu"), ("device", "cuda")])
-def test_a_flag_that_cannot_work_is_named(tmp_path: Path, name: str, value: str):
-    with pytest.raises(ConfigError, match=f"--{name} "):
-        load_quietly(write_folder(tmp_path / "tiny"), **{name: value})
 
 
 # -- conversion of a GGUF ----------------------------------------------------------------------------------------

@@ -203,9 +203,18 @@ def test_dummy_of_something_without_a_config(tmp_path: Path):
     assert "needs --model to be a config.json or its folder" in refusal(tmp_path, load_format="dummy")
 
 
-def test_an_unknown_load_format():
-    with pytest.raises(ConfigError, match="--load-format is 'onnx'; it must be one of auto"):
-        find_source(EngineConfig(load_format="onnx"))
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("load_format", "onnx", "--load-format is 'onnx'; it must be one of auto, safetensors"),
+        ("dtype", "int4", "--dtype is 'int4'; it must be one of auto, float32"),
+        ("device", "tpu", "--device is 'tpu'; it must be one of auto, cpu"),
+        ("device", "cuda", "--device cuda is not supported yet"),
+    ],
+)
+def test_a_choice_that_is_not_one(name: str, value: str, expected: str):
+    with pytest.raises(ConfigError, match=expected):
+        find_source(EngineConfig(**{name: value}))
 
 
 def test_the_load_format_must_fit_the_file(gguf_file: Path):
