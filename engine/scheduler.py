@@ -4,8 +4,8 @@ Pure Python and deterministic: same arrivals, same config, same decisions. No to
 
 Invariants, checked by `problems()`:
 - a request is in exactly one of waiting, running, finished; a running one has a slot, a waiting one has no blocks;
-- the order is first come, first served: running requests are kept in the order of their admission, the victim is the
-  last of them, and it returns to the head of the queue;
+- the queue is in policy order (engine/policies.py); running requests are served in that order, the victim of a
+  preemption is the last of them, and it returns to its place in the queue;
 - every running request is handed at least one token in every step, or preempted: a prefill chunk leaves one token
   of the budget for each running request behind it, and max_num_batched_tokens >= max_num_seqs;
 - a request alone can always run: one that could not be held by the whole pool is refused or ended before.
@@ -13,13 +13,17 @@ Invariants, checked by `problems()`:
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import heapq
+import sys
 from collections.abc import Callable
+from typing import Any
 
-from engine.block_pool import BlockPool, hash_block
 from engine.config import EngineConfig
 from engine.events import WaitReason
+from engine.kv_manager import KVCacheManager
+from engine.policies import POLICIES, Batching, SchedulingPolicy
 from engine.request import FinishReason, Request, RequestStatus
 from engine.runner import Preemption, ScheduledRow, SchedulerOutput
 
@@ -30,7 +34,7 @@ def no_text(request: Request, token_id: int) -> bool:
 
 
 class Scheduler:
-    """Continuous batching over a paged KV cache.
+    """Batching over a paged KV cache.
 
     `config` is resolved (num_blocks and max_model_len are set). `root_hash` starts every chain of block hashes.
     `on_token(request, token_id)` is told each output token that is not a stop token, and answers whether it
@@ -42,26 +46,43 @@ class Scheduler:
     ) -> None:
         assert config.num_blocks is not None
         assert config.max_model_len is not None
-        self.config = config
-        self.pool = BlockPool(config.num_blocks)
-        self.waiting: list[Request] = []  # head first
+        self.kv = KVCacheManager(
+            config.num_blocks,
+            config.block_size,
+            enable_prefix_caching=config.enable_prefix_caching,
+            root_hash=root_hash,
+        )
+        self.waiting: list[Request] = []  # in policy order, head first
         self.running: list[Request] = []  # in the order of admission
         self.requests: dict[str, Request] = {}  # waiting and running ones
         self.max_model_len = config.max_model_len
-        self.capacity = config.num_blocks * config.block_size  # tokens that the whole pool can hold
-        self._watermark_blocks = int(config.watermark * config.num_blocks)
-        self._free_slots = list(range(config.max_num_seqs))
-        self._root_hash = root_hash
+        self._num_added = 0
+        self._num_slots = 0
+        self._free_slots: list[int] = []
         self._on_token = on_token
         self._just_finished: list[Request] = []
+        self.configure(config)
+
+    def configure(self, config: EngineConfig) -> None:
+        """Go on under other limits and policies. A lowered max_num_seqs takes effect as running requests end."""
+        self.config = config
+        self.policy = POLICIES[SchedulingPolicy(config.scheduling_policy)]
+        self.kv.enable_prefix_caching = config.enable_prefix_caching
+        self._watermark_blocks = int(config.watermark * self.kv.pool.num_blocks)
+        for slot in range(self._num_slots, config.max_num_seqs):
+            heapq.heappush(self._free_slots, slot)
+        self._num_slots = max(self._num_slots, config.max_num_seqs)
+        self.waiting.sort(key=self.policy.key)
 
     # -- arrivals and endings ------------------------------------------------------------------------------------
 
     def add(self, request: Request) -> None:
-        """Put a request at the end of the queue. The door has checked that it can be served."""
-        self._extend_hashes(request)
+        """Put a request into the queue. The door has checked that it can be served."""
+        request.order = self._num_added
+        self._num_added += 1
+        self.kv.extend_hashes(request)
         self.requests[request.request_id] = request
-        self.waiting.append(request)
+        bisect.insort(self.waiting, request, key=self.policy.key)
 
     def finish(self, request: Request, reason: FinishReason, detail: str | None, now_us: int) -> None:
         """The one way in which a request ends, from any state; twice is the same as once."""
@@ -83,47 +104,50 @@ class Scheduler:
     # -- one step ------------------------------------------------------------------------------------------------
 
     def schedule(self, now_us: int) -> SchedulerOutput:
-        """Decide one step: running requests first, in order; then waiting ones while budget, slots and blocks last."""
+        """Decide one step: running requests first, then waiting ones while budget, slots and blocks last."""
         output = SchedulerOutput(now_us=now_us)
-        budget = self._schedule_running(output, now_us)
+        joinable = self.config.batching == Batching.CONTINUOUS or not self.running
+        self._make_room(output)
+        budget = self._schedule_running(output)
         if output.preempted:
-            self._hold_queue(output, 0, WaitReason(request="", code="after_preemption"))
+            self._hold_queue(output, 0, _reason("after_preemption"))
+        elif not joinable:
+            self._hold_queue(output, 0, _reason("group_running", limit=len(self.running)))
         else:
-            self._schedule_waiting(output, budget, now_us)
+            self._schedule_waiting(output, budget)
         if output.ended_by == "all_scheduled" and not all(row.samples for row in output.rows):
             output.ended_by = "budget_spent"
         return output
 
-    def _schedule_running(self, output: SchedulerOutput, now_us: int) -> int:
-        """Give every running request its tokens, preempting from the end for blocks; returns the budget left."""
+    def _schedule_running(self, output: SchedulerOutput) -> int:
+        """Give every running request its tokens, preempting the last for blocks; returns the budget left."""
         budget = self.config.max_num_batched_tokens
-        index = 0
-        while index < len(self.running):
-            request = self.running[index]
-            behind = len(self.running) - index - 1
-            count = min(request.num_tokens - request.num_computed_tokens, budget - behind)
-            needed = self._blocks_for(request.num_computed_tokens + count) - len(request.block_table)
-            while needed > self.pool.num_free and request.status is RequestStatus.RUNNING:
-                self._preempt(self.running[-1], request, needed, output, now_us)
-            if request.status is not RequestStatus.RUNNING:
-                break  # it was the last one itself
-            blocks = self._allocate(request, max(0, needed), output)
+        order = sorted(self.running, key=self.policy.key)
+        while order:
+            request = order.pop(0)
+            count = self._chunk(request, budget - len(order))
+            missing = self.kv.missing(request, request.num_computed_tokens + count)
+            while missing > self.kv.pool.num_free:
+                victim = order.pop() if order else request
+                self._preempt(victim, request, missing, output)
+                if victim is request:
+                    return budget
+            blocks, evicted = self.kv.allocate(request, missing)
+            output.evicted.extend(evicted)
             output.rows.append(ScheduledRow(request, request.num_computed_tokens, count, blocks))
             budget -= count
-            index += 1
         return budget
 
-    def _schedule_waiting(self, output: SchedulerOutput, budget: int, now_us: int) -> None:
+    def _schedule_waiting(self, output: SchedulerOutput, budget: int) -> None:
         """Admit from the head of the queue. A request whose prefix is being computed lets others pass; any other
         obstacle holds everybody behind it."""
         index = 0
         while index < len(self.waiting):
             request = self.waiting[index]
-            hits = self._find_hits(request)
+            hits = self.kv.find_hits(request)
             reason = self._obstacle(request, hits, budget)
             if reason is None:
-                row = self._admit(request, hits, budget, output, now_us)
-                budget -= row.num_scheduled_tokens
+                budget -= self._admit(request, hits, budget, output)
             elif reason.code == "prefix_pending":
                 output.waiting.append(reason)
                 output.ended_by = "prefix_pending"
@@ -132,80 +156,118 @@ class Scheduler:
                 self._hold_queue(output, index, reason)
                 return
 
+    def _chunk(self, request: Request, budget: int) -> int:
+        """How many tokens the request is handed: what it lacks, within the budget and the limit for long prompts."""
+        lacks = request.num_tokens - request.num_computed_tokens
+        limit = self.config.long_prefill_token_threshold
+        if self.config.enable_chunked_prefill and limit:
+            lacks = min(lacks, limit)
+        return min(lacks, budget)
+
     def _obstacle(self, request: Request, hits: list[int], budget: int) -> WaitReason | None:
         """Why this waiting request cannot start in this step; None if it can."""
-        config, name = self.config, request.request_id
+        config, name, static = self.config, request.request_id, self.config.batching == Batching.STATIC
         if len(self.running) >= config.max_num_seqs:
-            return WaitReason(request=name, code="slots_full", limit=config.max_num_seqs)
+            return _reason("slots_full", name, limit=config.max_num_seqs)
         to_compute = request.num_tokens - len(hits) * config.block_size
         if budget < (1 if config.enable_chunked_prefill else to_compute):
-            return WaitReason(request=name, code="budget_spent", limit=config.max_num_batched_tokens)
-        if (computing := self._computing_next(request, len(hits))) is not None:
-            return WaitReason(request=name, code="prefix_pending", by=computing.request_id)
-        # Everything the request holds today is allocated at once; idle hits leave the free queue too.
-        needs = self._blocks_for(request.num_tokens) - len(hits)
-        free = self.pool.num_free - self.pool.num_idle(hits)
-        if self.running:
-            free -= self._watermark_blocks
+            return _reason("budget_spent", name, limit=config.max_num_batched_tokens)
+        computing = None if static else self.kv.computing_next(request, len(hits), self.running)
+        if computing is not None:
+            return _reason("prefix_pending", name, by=computing.request_id)
+        needs = self._blocks_at_admission(request) - len(hits)
+        free = self.kv.available(hits) - (self._watermark_blocks if self.running else 0)
         if needs > free:
-            return WaitReason(request=name, code="blocks_short", needs=needs, free=max(0, free))
+            return _reason("blocks_short", name, needs=needs, free=max(0, free))
         return None
 
-    def _admit(
-        self, request: Request, hits: list[int], budget: int, output: SchedulerOutput, now_us: int
-    ) -> ScheduledRow:
+    def _blocks_at_admission(self, request: Request) -> int:
+        """Everything the request holds today is allocated at once; in a static group everything it may ever hold."""
+        tokens = request.num_tokens
+        if self.config.batching == Batching.STATIC:
+            tokens = min(request.num_prompt_tokens + request.max_tokens, self.kv.capacity)
+        return self.kv.blocks_for(tokens)
+
+    def _admit(self, request: Request, hits: list[int], budget: int, output: SchedulerOutput) -> int:
+        """Start (or restart) a request; returns the tokens it is handed."""
         self.waiting.remove(request)
         self.running.append(request)
         request.status = RequestStatus.RUNNING
         request.slot = heapq.heappop(self._free_slots)
-        cached = len(hits) * self.config.block_size
-        self.pool.touch(hits)
-        request.block_table.extend(hits)
-        new_blocks = self._allocate(request, self._blocks_for(request.num_tokens) - len(hits), output)
-        request.num_computed_tokens = cached
+        request.num_computed_tokens = cached = len(hits) * self.config.block_size
+        blocks, evicted = self.kv.admit(request, hits, self._blocks_at_admission(request))
+        output.evicted.extend(evicted)
         if request.scheduled_us is None:
-            request.scheduled_us = now_us
+            request.scheduled_us = output.now_us
             request.num_cached_tokens = cached
         elif request.last_preempted_us is not None:
-            request.preempted_us += now_us - request.last_preempted_us
+            request.preempted_us += output.now_us - request.last_preempted_us
             request.last_preempted_us = None
-        row = ScheduledRow(request, cached, min(request.num_tokens - cached, budget), hits + new_blocks)
+        row = ScheduledRow(request, cached, self._chunk(request, budget - self._joining(request)), blocks)
         output.rows.append(row)
         output.admitted.append(row)
-        return row
+        return row.num_scheduled_tokens
+
+    def _joining(self, request: Request) -> int:
+        """How many tokens of the budget to leave for those who join the same static group."""
+        if self.config.batching == Batching.CONTINUOUS or not self.config.enable_chunked_prefill:
+            return 0
+        return min(len(self.waiting), self.config.max_num_seqs - len(self.running))
 
     def _hold_queue(self, output: SchedulerOutput, index: int, reason: WaitReason) -> None:
         """Everybody from `index` on waits: the first for `reason`, the rest behind it."""
+        if index >= len(self.waiting):
+            return
         head, *rest = self.waiting[index:]
         output.ended_by = reason.code
         output.waiting.append(dataclasses.replace(reason, request=head.request_id))
-        output.waiting.extend(WaitReason(request=r.request_id, code="behind_head", by=head.request_id) for r in rest)
+        output.waiting.extend(_reason("behind_head", r.request_id, by=head.request_id) for r in rest)
 
-    def _preempt(self, victim: Request, by: Request, needed: int, output: SchedulerOutput, now_us: int) -> None:
+    # -- preemption ----------------------------------------------------------------------------------------------
+
+    def _make_room(self, output: SchedulerOutput) -> None:
+        """Let the head of the queue take the place of less urgent running requests, if slots or blocks are short and
+        if that is enough. It is admitted in the next step, at the head of the queue as it is."""
+        if not self.waiting or not self.running or self.config.batching == Batching.STATIC:
+            return
+        head = self.waiting[0]
+        victims = [r for r in sorted(self.running, key=self.policy.key) if self.policy.outranks(head, r)]
+        hits = self.kv.find_hits(head)
+        while victims:
+            reason = self._obstacle(head, hits, self.config.max_num_batched_tokens)
+            if reason is None or reason.code not in ("slots_full", "blocks_short"):
+                return
+            needs = self._blocks_at_admission(head) - len(hits)
+            if needs + self._watermark_blocks > self.kv.available(hits) + self.kv.freeable(victims):
+                return  # all of them together would not be enough
+            self._preempt(victims.pop(), head, needs, output)
+
+    def _preempt(self, victim: Request, by: Request, needed: int, output: SchedulerOutput) -> None:
         """Take the victim's blocks. It keeps its tokens and will recompute their KV when it is admitted again."""
+        self.running.remove(victim)
+        at = bisect.bisect(self.waiting, self.policy.key(victim), key=self.policy.key)
+        self.waiting.insert(at, victim)
         output.preempted.append(
             Preemption(
                 request=victim,
                 by=by.request_id,
                 needed=needed,
-                free=self.pool.num_free,
+                free=self.kv.pool.num_free,
                 num_lost_tokens=victim.num_computed_tokens,
                 num_held_blocks=len(victim.block_table),
+                queue_index=at,
             )
         )
+        victim.status = RequestStatus.WAITING
         victim.num_preemptions += 1
         victim.num_lost_tokens += victim.num_computed_tokens
-        victim.last_preempted_us = now_us
+        victim.last_preempted_us = output.now_us
         victim.num_computed_tokens = 0
-        self.running.remove(victim)
         self._release(victim)
-        victim.status = RequestStatus.WAITING
-        self.waiting.insert(0, victim)
 
     def _release(self, request: Request) -> None:
         """Give back blocks and slot."""
-        self.pool.free(request.block_table)
-        request.block_table.clear()
+        self.kv.free(request)
         if request.slot is not None:
             heapq.heappush(self._free_slots, request.slot)
             request.slot = None
@@ -224,7 +286,7 @@ class Scheduler:
         for row, token_ids in zip(output.rows, sampled, strict=True):
             request = row.request
             request.num_computed_tokens = row.num_computed_tokens + row.num_scheduled_tokens
-            hashed.extend(self._register_blocks(row))
+            hashed.extend(self.kv.register(row))
             for token_id in token_ids:
                 self._accept(request, token_id, now_us)
                 row.num_accepted += 1
@@ -244,62 +306,14 @@ class Scheduler:
         elif request.num_output_tokens >= request.max_tokens:
             detail = "max_model_len" if request.num_tokens >= self.max_model_len else "max_tokens"
             self.finish(request, FinishReason.LENGTH, detail, now_us)
-        elif request.num_tokens > self.capacity:
+        elif request.num_tokens > self.kv.capacity:
             self.finish(request, FinishReason.LENGTH, "kv_capacity", now_us)
         else:
-            self._extend_hashes(request)
-
-    def _register_blocks(self, row: ScheduledRow) -> list[tuple[int, str]]:
-        request, size = row.request, self.config.block_size
-        if not self.config.enable_prefix_caching:
-            return []
-        full = range(row.num_computed_tokens // size, request.num_computed_tokens // size)
-        pairs = [(request.block_table[i], request.block_hashes[i]) for i in full]
-        return [pair for pair in pairs if self.pool.register(*pair)]
-
-    # -- blocks and hashes ---------------------------------------------------------------------------------------
-
-    def _blocks_for(self, num_tokens: int) -> int:
-        return -(-num_tokens // self.config.block_size)
-
-    def _allocate(self, request: Request, count: int, output: SchedulerOutput) -> list[int]:
-        blocks, evicted = self.pool.allocate(count)
-        request.block_table.extend(blocks)
-        output.evicted.extend(evicted)
-        return blocks
-
-    def _extend_hashes(self, request: Request) -> None:
-        """Hash the blocks of `token_ids` that have become full."""
-        if not self.config.enable_prefix_caching:
-            return
-        size, hashes = self.config.block_size, request.block_hashes
-        for i in range(len(hashes), request.num_tokens // size):
-            parent = hashes[-1] if hashes else self._root_hash
-            hashes.append(hash_block(parent, request.token_ids[i * size : (i + 1) * size]))
-
-    def _usable_hashes(self, request: Request) -> list[str]:
-        """The last token is always computed, since its logits are wanted: a hit ends before it."""
-        return request.block_hashes[: (request.num_tokens - 1) // self.config.block_size]
-
-    def _find_hits(self, request: Request) -> list[int]:
-        return self.pool.find_cached(self._usable_hashes(request))
-
-    def _computing_next(self, request: Request, num_hits: int) -> Request | None:
-        """The running request that is computing this one's next block, if any: waiting for it means sharing it."""
-        usable = self._usable_hashes(request)
-        if num_hits >= len(usable):
-            return None
-        for other in self.running:
-            # Chained hashes: if the other has the wanted one at all, it is at the same index. It may have computed it
-            # already as a duplicate of a block evicted since; then there is nothing to wait for.
-            pending = other.num_computed_tokens < (num_hits + 1) * self.config.block_size
-            if pending and other.block_hashes[num_hits : num_hits + 1] == usable[num_hits : num_hits + 1]:
-                return other
-        return None
+            self.kv.extend_hashes(request)
 
     def problems(self) -> list[str]:
         """Every broken invariant, in words; empty when all is sound."""
-        found = self.pool.problems(request.block_table for request in self.requests.values())
+        found = self.kv.pool.problems(request.block_table for request in self.requests.values())
         queued = [r.request_id for r in self.waiting + self.running]
         if sorted(queued) != sorted(self.requests):
             found.append("the queues and the set of live requests disagree")
@@ -308,9 +322,15 @@ class Scheduler:
             for r in self.waiting
             if r.block_table or r.slot is not None
         ]
+        if self.waiting != sorted(self.waiting, key=self.policy.key):
+            found.append("the queue is not in policy order")
         slots = [r.slot for r in self.running if r.slot is not None]
-        if len(set(slots)) != len(self.running) or sorted([*slots, *self._free_slots]) != list(
-            range(self.config.max_num_seqs)
-        ):
+        if len(slots) != len(self.running) or sorted([*slots, *self._free_slots]) != list(range(self._num_slots)):
             found.append("the slots and the running requests disagree")
         return found
+
+
+def _reason(code: str, request: str = "", **facts: Any) -> WaitReason:
+    """A reason with the line that decided it."""
+    line = sys._getframe(1).f_lineno
+    return WaitReason(request=request, code=code, source=f"engine/scheduler.py:{line}", **facts)
