@@ -127,12 +127,12 @@ def _arrived(state: State, e: Json) -> None:
         "finish_detail": None,
         "timings": None,
     }
-    state["queues"]["waiting"].append(e["request"])
+    state["queues"]["waiting"].insert(e["queue_index"], e["request"])
     state["totals"]["arrived"] += 1
 
 
 def _reason(request: str, code: str) -> Json:
-    return {"request": request, "code": code, "needs": None, "free": None, "limit": None, "by": None}
+    return {"request": request, "code": code, "needs": None, "free": None, "limit": None, "by": None, "source": None}
 
 
 def _start(state: State, e: Json) -> Json:
@@ -175,7 +175,7 @@ def _preempted(state: State, e: Json) -> None:
     request["num_lost_tokens"] += e["num_lost_tokens"]
     request["last_preempted_us"] = e["at_us"]
     state["queues"]["running"].remove(e["request"])
-    state["queues"]["waiting"].insert(0, e["request"])
+    state["queues"]["waiting"].insert(e["queue_index"], e["request"])
     state["totals"]["preemptions"] += 1
     state["totals"]["lost_tokens"] += e["num_lost_tokens"]
 

@@ -39,6 +39,9 @@ class EngineConfig:
     max_queue: int = 256  # waiting requests; one more is answered 429
     enable_prefix_caching: bool = True
     enable_chunked_prefill: bool = True
+    long_prefill_token_threshold: int = 0  # most prompt tokens of one request in one step; 0 is no limit
+    batching: str = "continuous"  # continuous | static
+    scheduling_policy: str = "fcfs"  # fcfs | priority | shortest-first
     watermark: float = 0.01  # share of the pool kept free at admission
     seed: int = 0
     start_paused: bool = False

@@ -163,9 +163,10 @@ class WaitReason:
     """Why a request is still waiting after this step's scheduling, from the `break` that caused it.
 
     code: "slots_full" (limit = max_num_seqs) · "budget_spent" (limit = max_num_batched_tokens) ·
-    "blocks_short" (needs, free, watermark) · "prefix_pending" (by = the request computing the shared block) ·
-    "after_preemption" (this step preempted somebody, so it admits nobody) · "behind_head" (by = the blocked head) ·
-    "gate_held" (the engine is paused and no step has looked at it yet).
+    "blocks_short" (needs, free) · "prefix_pending" (by = the request computing the shared block) ·
+    "group_running" (static batching; limit = members left) · "behind_head" (by = the blocked head) ·
+    "after_preemption" (this step preempted somebody, so it admits nobody) · "gate_held" (the engine is paused and no
+    step has looked at it yet).
     """
 
     request: str
@@ -174,6 +175,7 @@ class WaitReason:
     free: int | None = None
     limit: int | None = None
     by: str | None = None
+    source: str | None = None  # the line that decided it, "engine/scheduler.py:140"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +240,7 @@ class Arrived(Event):
     priority: int
     request_class: str | None
     block_hashes: list[str]  # of the prompt's full blocks
+    queue_index: int  # where in the queue it went: 0 is the head
     gate_held: bool  # it arrived while the engine was paused
     event: str = "arrived"
     kind: str = "request"
@@ -287,6 +290,7 @@ class Preempted(Event):
     num_lost_tokens: int
     num_held_blocks: int
     num_preemptions: int  # how often by now
+    queue_index: int  # where in the queue it went
     at_us: int
     event: str = "preempted"
     kind: str = "request"

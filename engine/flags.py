@@ -11,6 +11,8 @@ from engine.config import EngineConfig, flag
 _CHOICES = {
     "load_format": ("auto", "safetensors", "gguf", "dummy"),
     "device": ("auto", "cpu", "cuda"),
+    "batching": ("continuous", "static"),
+    "scheduling_policy": ("fcfs", "priority", "shortest-first"),
     "dtype": ("auto", "float32", "bfloat16", "float16"),
 }
 
@@ -29,6 +31,9 @@ _HELP = {
     "max_queue": "most waiting requests; one more is answered 429",
     "enable_prefix_caching": "share KV blocks between equal prefixes",
     "enable_chunked_prefill": "let a long prompt be computed over several steps",
+    "long_prefill_token_threshold": "most prompt tokens of one request in one step; 0 is no limit",
+    "batching": "static lets nobody join before everybody has finished",
+    "scheduling_policy": "who goes next; priority preempts, shortest-first may starve",
     "watermark": "share of the pool kept free when a request is admitted",
     "seed": "of requests that bring none",
     "start_paused": "hold the gate from the start",

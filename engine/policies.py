@@ -5,8 +5,8 @@ of the running ones in it. `urgency` is the part of the order that lets a waitin
 running one; under a policy without urgency nobody is preempted for the sake of an admission.
 
 - fcfs: by arrival.
-- priority: by `priority` (lower is more urgent, as in vLLM), then by arrival. When slots or blocks are short, the head of
-  the queue preempts running requests of strictly lower urgency, the last in order first, if that makes enough room.
+- priority: by `priority` (lower is more urgent, as in vLLM), then by arrival. When slots or blocks are short, the head
+  of the queue preempts running requests of strictly lower urgency, the last in order first, if that makes enough room.
 - shortest-first: by the most tokens that the request may come to (prompt + max_tokens), then by arrival. A long one
   can starve behind an endless stream of short ones; that is this policy's nature.
 """

@@ -50,6 +50,7 @@ class Reporter:
             priority=request.priority,
             request_class=request.request_class,
             block_hashes=list(request.block_hashes),
+            queue_index=self._scheduler.waiting.index(request),
             gate_held=held,
         )
 
@@ -110,6 +111,7 @@ class Reporter:
             num_lost_tokens=facts.num_lost_tokens,
             num_held_blocks=facts.num_held_blocks,
             num_preemptions=request.num_preemptions,
+            queue_index=facts.queue_index,
             at_us=request.last_preempted_us,
         )
 

@@ -168,6 +168,7 @@ class Request:
     seed: int  # settled: from the caller, or drawn at arrival
     stop_token_ids: frozenset[int]  # settled: the caller's and, unless ignore_eos, the model's
     arrival_us: int
+    order: int = 0  # the how-manieth arrival of this engine; set by the scheduler
     label: str | None = None  # the client's own id; never used as a key
     parent: str | None = None
     owner: str | None = None

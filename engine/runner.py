@@ -56,6 +56,7 @@ class Preemption:
     free: int
     num_lost_tokens: int
     num_held_blocks: int
+    queue_index: int  # where in the queue it went
 
 
 @dataclass(slots=True, eq=False)

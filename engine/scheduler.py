@@ -52,6 +52,8 @@ class Scheduler:
             enable_prefix_caching=config.enable_prefix_caching,
             root_hash=root_hash,
         )
+        self.pool = self.kv.pool
+        self.capacity = self.kv.capacity
         self.waiting: list[Request] = []  # in policy order, head first
         self.running: list[Request] = []  # in the order of admission
         self.requests: dict[str, Request] = {}  # waiting and running ones
@@ -68,7 +70,7 @@ class Scheduler:
         self.config = config
         self.policy = POLICIES[SchedulingPolicy(config.scheduling_policy)]
         self.kv.enable_prefix_caching = config.enable_prefix_caching
-        self._watermark_blocks = int(config.watermark * self.kv.pool.num_blocks)
+        self._watermark_blocks = int(config.watermark * self.pool.num_blocks)
         for slot in range(self._num_slots, config.max_num_seqs):
             heapq.heappush(self._free_slots, slot)
         self._num_slots = max(self._num_slots, config.max_num_seqs)
@@ -127,7 +129,7 @@ class Scheduler:
             request = order.pop(0)
             count = self._chunk(request, budget - len(order))
             missing = self.kv.missing(request, request.num_computed_tokens + count)
-            while missing > self.kv.pool.num_free:
+            while missing > self.pool.num_free:
                 victim = order.pop() if order else request
                 self._preempt(victim, request, missing, output)
                 if victim is request:
@@ -185,7 +187,7 @@ class Scheduler:
         """Everything the request holds today is allocated at once; in a static group everything it may ever hold."""
         tokens = request.num_tokens
         if self.config.batching == Batching.STATIC:
-            tokens = min(request.num_prompt_tokens + request.max_tokens, self.kv.capacity)
+            tokens = min(request.num_prompt_tokens + request.max_tokens, self.capacity)
         return self.kv.blocks_for(tokens)
 
     def _admit(self, request: Request, hits: list[int], budget: int, output: SchedulerOutput) -> int:
@@ -252,7 +254,7 @@ class Scheduler:
                 request=victim,
                 by=by.request_id,
                 needed=needed,
-                free=self.kv.pool.num_free,
+                free=self.pool.num_free,
                 num_lost_tokens=victim.num_computed_tokens,
                 num_held_blocks=len(victim.block_table),
                 queue_index=at,
@@ -306,14 +308,14 @@ class Scheduler:
         elif request.num_output_tokens >= request.max_tokens:
             detail = "max_model_len" if request.num_tokens >= self.max_model_len else "max_tokens"
             self.finish(request, FinishReason.LENGTH, detail, now_us)
-        elif request.num_tokens > self.kv.capacity:
+        elif request.num_tokens > self.capacity:
             self.finish(request, FinishReason.LENGTH, "kv_capacity", now_us)
         else:
             self.kv.extend_hashes(request)
 
     def problems(self) -> list[str]:
         """Every broken invariant, in words; empty when all is sound."""
-        found = self.kv.pool.problems(request.block_table for request in self.requests.values())
+        found = self.pool.problems(request.block_table for request in self.requests.values())
         queued = [r.request_id for r in self.waiting + self.running]
         if sorted(queued) != sorted(self.requests):
             found.append("the queues and the set of live requests disagree")
