@@ -7,7 +7,7 @@ one thing. `fold` changes the state it is given and returns it; take `copy.deepc
     {
       "step": 41,                                   last step's number, 0 before the first
       "config": {…},                                EngineConfig as in hello
-      "gate": {"state": "running", "steps_left": 0},
+      "gate": {"state": "running", "steps_left": 0, "per_second": null, "breaks": [], "hit": null},
       "queues": {"waiting": [ids, head first], "running": [ids, in batch order]},
       "requests": {id: {…}},                        live ones and the last FINISHED_KEPT finished; see `arrived`
       "finished": [ids, oldest first],
@@ -59,7 +59,13 @@ def empty_state(config: Json) -> State:
     return {
         "step": 0,
         "config": dict(config),
-        "gate": {"state": "paused" if config.get("start_paused") else "running", "steps_left": 0},
+        "gate": {
+            "state": "paused" if config.get("start_paused") else "running",
+            "steps_left": 0,
+            "per_second": None,
+            "breaks": [],
+            "hit": None,
+        },
         "queues": {"waiting": [], "running": []},
         "requests": {},
         "finished": [],
@@ -268,7 +274,12 @@ def _forget(blocks: Json, block: int) -> None:
 
 
 def _gate(state: State, e: Json) -> None:
-    state["gate"] = {"state": e["state"], "steps_left": e["steps_left"]}
+    state["gate"] = {name: e[name] for name in ("state", "steps_left", "per_second", "breaks", "hit")}
+
+
+def _config(state: State, e: Json) -> None:
+    state["config"].update(e["changed"])
+    state["queues"]["waiting"] = list(e["waiting"])
 
 
 def _cache_reset(state: State, e: Json) -> None:
@@ -289,5 +300,6 @@ _APPLY: dict[str, Callable[[State, Json], None]] = {
     "rejected": _rejected,
     "step": _step,
     "gate": _gate,
+    "config": _config,
     "cache_reset": _cache_reset,
 }

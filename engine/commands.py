@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from engine.breakpoints import Breakpoints
 from engine.core import EngineCore
 from engine.errors import RequestError
 from engine.frontend import Frontend
@@ -58,6 +59,9 @@ class CommandReader:
                 return lambda core: None if core.abort(request_id) else f"No request {request_id} is live."
             case "gate":
                 return _gate(body)
+            case "configure" if isinstance(body.get("changes"), dict):
+                changes = body["changes"]
+                return lambda core: core.configure(changes)
             case "reset_prefix_cache":
                 return lambda core: _done(core.reset_prefix_cache())
             case "key":
@@ -97,7 +101,25 @@ def _gate(body: dict[str, Any]) -> Callable[[EngineCore], str | None]:
             return lambda core: core.allow_steps(steps)
         case "step":
             return lambda core: f"steps must be a whole number from 1 to {MAX_STEPS}."
-    return lambda core: "action must be pause, run or step."
+        case "rate":
+            return _rate(body.get("per_second"))
+        case "break":
+            return _break(body.get("on"))
+    return lambda core: "action must be pause, run, step, rate or break."
+
+
+def _rate(per_second: Any) -> Callable[[EngineCore], str | None]:
+    if per_second is None:
+        return lambda core: core.set_rate(None)
+    if isinstance(per_second, bool) or not isinstance(per_second, (int, float)) or not 0.1 <= per_second <= 1000:
+        return lambda core: "per_second must be a number from 0.1 to 1000, or null for no limit."
+    return lambda core: core.set_rate(float(per_second))
+
+
+def _break(on: Any) -> Callable[[EngineCore], str | None]:
+    if not isinstance(on, list) or not all(isinstance(text, str) for text in on):
+        return lambda core: "on must be a list of breakpoints, such as preempt or if:free_blocks < 4."
+    return lambda core: core.set_breakpoints(Breakpoints(on))
 
 
 def _done(_: object) -> None:

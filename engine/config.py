@@ -20,6 +20,15 @@ SCRIPTED_MODEL = "scripted"
 
 MAX_BLOCK_SIZE = 256
 
+CHOICES = {
+    "load_format": ("auto", "safetensors", "gguf", "dummy"),
+    "device": ("auto", "cpu", "cuda"),
+    "dtype": ("auto", "float32", "bfloat16", "float16"),
+    "batching": ("continuous", "static"),
+    "scheduling_policy": ("fcfs", "priority", "shortest-first"),
+}
+"""Fields that take one of a few words."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
@@ -57,6 +66,13 @@ class EngineConfig:
                 raise ConfigError(f"{flag(name)} is {getattr(self, name)}; it must be at least 1.")
         if not 1 <= self.block_size <= MAX_BLOCK_SIZE:
             raise ConfigError(f"--block-size is {self.block_size}; it must be between 1 and {MAX_BLOCK_SIZE} tokens.")
+        if self.long_prefill_token_threshold < 0:
+            raise ConfigError(
+                f"--long-prefill-token-threshold is {self.long_prefill_token_threshold}; it must be at least 0."
+            )
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ConfigError(f"{flag(name)} is {getattr(self, name)!r}; it must be one of {', '.join(choices)}.")
         if not 0.0 <= self.watermark < 0.5:
             raise ConfigError(f"--watermark is {self.watermark}; it must be at least 0 and below 0.5.")
         if not 0.0 < self.gpu_memory_utilization <= 1.0:

@@ -6,17 +6,21 @@ method called between steps, by one thread. No torch here: the model is whatever
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from engine import events
-from engine.config import EngineConfig
+from engine import events, knobs
+from engine.breakpoints import Breakpoints, StepFacts
+from engine.config import EngineConfig, flag
 from engine.detokenizer import Detokenizer
 from engine.emitter import Emitter
+from engine.errors import ConfigError
 from engine.gate import Gate
 from engine.reporter import Reporter, StepCost
 from engine.request import FinishReason, Request
-from engine.runner import Runner, ScheduledRow
+from engine.runner import Runner, ScheduledRow, SchedulerOutput
 from engine.scheduler import Scheduler
+from engine.snapshot import gate_facts
 from engine.text import TextOutput
 from engine.timing import Clock, StepTimer
 
@@ -61,6 +65,11 @@ class EngineCore:
     def can_step(self) -> bool:
         return self.has_work and self.gate.open
 
+    @property
+    def wait_us(self) -> int:
+        """How long a rate-limited gate wants the next step to be put off."""
+        return self.gate.wait_us(self.clock())
+
     def step(self) -> None:
         """Run one step. One step, one `step` event."""
         timer, gated = self.timer, self.gate.by_hand
@@ -77,9 +86,7 @@ class EngineCore:
         timer.lap("update")
 
         self.reporter.step(output, hashed, timer, accepted_us, gated=gated)
-        self._report_finished()
-        if self.gate.took_step():
-            self._report_gate()
+        self._settle_gate(output, self._report_finished())
         timer.published()
 
     # -- between steps -------------------------------------------------------------------------------------------
@@ -120,6 +127,20 @@ class EngineCore:
             self.scheduler.finish(request, FinishReason.ERROR, detail, self.clock())
         self._report_finished()
 
+    def configure(self, changes: Mapping[str, Any]) -> None:
+        """Change knobs, all or none. Raises ConfigError naming the one that cannot be so, or needs a new engine."""
+        config = knobs.changed(self.config, changes)
+        for name in changes:
+            if knobs.effect(name) == knobs.RESTART:
+                raise ConfigError(f"{name} cannot change while the engine runs; restart it with {flag(name)}.")
+        self.config = config
+        self.scheduler.configure(config)
+        self.emitter.emit(
+            events.Config,
+            changed=dict(changes),
+            waiting=[request.request_id for request in self.scheduler.waiting],
+        )
+
     def pause(self) -> None:
         self.gate.pause(self.clock())
         self._report_gate()
@@ -133,18 +154,40 @@ class EngineCore:
         self.gate.step(steps, self.clock())
         self._report_gate()
 
+    def set_rate(self, per_second: float | None) -> None:
+        """Take at most so many steps a second; None lifts the limit."""
+        self.gate.rate(per_second, self.clock())
+        self._report_gate()
+
+    def set_breakpoints(self, breakpoints: Breakpoints) -> None:
+        self.gate.breakpoints = breakpoints
+        self._report_gate()
+
     def reset_prefix_cache(self) -> int:
         """Forget every cached prefix; returns how many blocks. Live requests keep what they hold."""
         num_blocks = self.scheduler.pool.reset_cache()
         self.reporter.cache_reset(num_blocks)
         return num_blocks
 
-    def _report_gate(self) -> None:
-        self.emitter.emit(events.Gate, state=self.gate.state.value, steps_left=self.gate.steps_left)
+    def _settle_gate(self, output: SchedulerOutput, finished: list[Request]) -> None:
+        """After a step has been reported: count it, and close the gate if it hit a breakpoint."""
+        gate, moved = self.gate, self.gate.took_step(self.timer.start_us)
+        if gate.breakpoints.texts:
+            facts = StepFacts(output, finished, self.reporter.numbers(output, finished, self.timer))
+            hit = gate.breakpoints.check(facts)
+            if hit is not None:
+                gate.pause(self.clock(), hit)
+                moved = True
+        if moved:
+            self._report_gate()
 
-    def _report_finished(self) -> None:
+    def _report_gate(self) -> None:
+        self.emitter.emit(events.Gate, **gate_facts(self.gate))
+
+    def _report_finished(self) -> list[Request]:
         finished = self.scheduler.take_finished()
         for request in finished:
             assert request.finished_us is not None
             request.gated_us = self.gate.held_us(request.finished_us) - request.gated_mark_us
         self.reporter.finished(finished)
+        return finished

@@ -350,11 +350,27 @@ class Reply(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate(Event):
-    """The gate moved. `state`: "running" | "paused"; steps_left counts down while single-stepping."""
+    """The gate moved. `state`: "running" | "paused"; steps_left counts down while single-stepping.
+
+    `breaks` are the breakpoints set (engine/breakpoints.py); `hit` is the one that closed the gate:
+    {"on", "step", "request"}.
+    """
 
     state: str
     steps_left: int
+    per_second: float | None = None
+    breaks: list[str] = field(default_factory=list)
+    hit: dict[str, Any] | None = None
     kind: str = "gate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(Event):
+    """Knobs were turned: the fields that changed, and the queue in the order that it has now."""
+
+    changed: dict[str, Any]
+    waiting: list[str]
+    kind: str = "config"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

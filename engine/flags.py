@@ -6,15 +6,7 @@ import argparse
 import dataclasses
 from typing import Any
 
-from engine.config import EngineConfig, flag
-
-_CHOICES = {
-    "load_format": ("auto", "safetensors", "gguf", "dummy"),
-    "device": ("auto", "cpu", "cuda"),
-    "batching": ("continuous", "static"),
-    "scheduling_policy": ("fcfs", "priority", "shortest-first"),
-    "dtype": ("auto", "float32", "bfloat16", "float16"),
-}
+from engine.config import CHOICES, EngineConfig, flag
 
 _HELP = {
     "model": "folder, .gguf file, hub id, or 'scripted' (no weights: to try the page); default: the embedded model",
@@ -53,7 +45,7 @@ def add_config_flags(parser: argparse.ArgumentParser) -> None:
             options["action"] = argparse.BooleanOptionalAction
         else:
             options["type"] = int if default is None else type(default)
-            options["choices"] = _CHOICES.get(field.name)
+            options["choices"] = CHOICES.get(field.name)
             options["metavar"] = None if options["choices"] else {int: "N", float: "X", str: "NAME"}[options["type"]]
         if default not in (None, False):
             options["help"] += " (default: %(default)s)"

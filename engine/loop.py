@@ -12,13 +12,17 @@ from dataclasses import dataclass
 
 from engine import events
 from engine.core import EngineCore
+from engine.errors import StepscopeError
 
 BEAT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`action` works on the core and returns an error sentence, or None. Without a `cmd_id` there is no reply."""
+    """`action` works on the core; it returns an error sentence or None, or raises a StepscopeError.
+
+    Without a `cmd_id` there is no reply.
+    """
 
     action: Callable[[EngineCore], str | None]
     cmd_id: str | None = None
@@ -51,20 +55,32 @@ class EngineLoop:
     def _take_commands(self) -> None:
         """Carry out what has come in; wait for more while there is nothing else to do."""
         while True:
-            idle = not self.core.can_step and not self._stopped
-            if idle:
+            patience = self._patience()
+            if patience:
                 self.core.timer.idle()
             try:
-                command = self._inbox.get(timeout=BEAT_SECONDS) if idle else self._inbox.get_nowait()
+                command = self._inbox.get(timeout=patience) if patience else self._inbox.get_nowait()
             except queue.Empty:
-                if not idle:
+                if not patience:
                     return
-                self._beat()
+                if patience == BEAT_SECONDS:
+                    self._beat()
             else:
                 self._carry_out(command)
 
+    def _patience(self) -> float:
+        """Seconds to wait for a command: none if a step is due."""
+        if self._stopped:
+            return 0.0
+        if not self.core.can_step:
+            return BEAT_SECONDS
+        return min(BEAT_SECONDS, self.core.wait_us / 1_000_000)
+
     def _carry_out(self, command: Command) -> None:
-        error = command.action(self.core)
+        try:
+            error = command.action(self.core)
+        except StepscopeError as refused:
+            error = str(refused)
         if command.cmd_id is not None:
             self.core.emitter.emit(
                 events.Reply,

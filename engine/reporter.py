@@ -199,6 +199,26 @@ class Reporter:
         self.record.victims = self._scheduler.pool.victims(events.NUM_VICTIMS)
         self._emitter.emit(events.CacheReset, num_blocks=num_blocks, victims=self.record.victims)
 
+    def numbers(self, output: SchedulerOutput, finished: list[Request], timer: StepTimer) -> dict[str, float]:
+        """This step's numbers, for conditions; one for each of condition.NUMBERS."""
+        decode = sum(row.num_scheduled_tokens for row in output.rows if row.is_decode)
+        blocks = self._scheduler.pool.counts()
+        return {
+            "step": self.record.totals.steps,
+            "step_ms": timer.wall_us / 1000,
+            "running": len(self._scheduler.running),
+            "waiting": len(self._scheduler.waiting),
+            "scheduled_tokens": output.num_scheduled_tokens,
+            "prefill_tokens": output.num_scheduled_tokens - decode,
+            "decode_tokens": decode,
+            "free_blocks": blocks.free,
+            "cached_idle_blocks": blocks.cached_idle,
+            "referenced_blocks": blocks.referenced,
+            "preemptions": len(output.preempted),
+            "evictions": len(output.evicted),
+            "finished": len(finished),
+        }
+
     # -- the whole state -----------------------------------------------------------------------------------------
 
     def key(self) -> None:

@@ -57,7 +57,7 @@ def engine_state(scheduler: Scheduler, gate: Gate, record: Record) -> dict[str, 
     return {
         "step": record.totals.steps,
         "config": dataclasses.asdict(scheduler.config),
-        "gate": {"state": gate.state.value, "steps_left": gate.steps_left},
+        "gate": gate_facts(gate),
         "queues": {
             "waiting": [request.request_id for request in scheduler.waiting],
             "running": [request.request_id for request in scheduler.running],
@@ -76,6 +76,17 @@ def engine_state(scheduler: Scheduler, gate: Gate, record: Record) -> dict[str, 
         },
         "totals": dataclasses.asdict(record.totals),
         "last_step": _step_body(record.step),
+    }
+
+
+def gate_facts(gate: Gate) -> dict[str, Any]:
+    """The gate as `gate` events and the state carry it."""
+    return {
+        "state": gate.state.value,
+        "steps_left": gate.steps_left,
+        "per_second": gate.per_second,
+        "breaks": gate.breakpoints.texts,
+        "hit": None if gate.hit is None else dataclasses.asdict(gate.hit),
     }
 
 

@@ -52,7 +52,7 @@ def test_held_spans_add_up():
 def test_single_steps_are_held_time_too():
     gate = Gate(paused=False)
     gate.step(2, 10)
-    gate.took_step()
+    gate.took_step(0)
     assert gate.held_us(50) == 40
 
 
