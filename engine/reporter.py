@@ -84,7 +84,7 @@ class Reporter:
     ) -> None:
         """Say all about one step, in the order that events.py promises."""
         for facts in output.preempted:
-            self._preempted(facts)
+            self._preempted(facts, output.now_us)
         for row in output.admitted:
             self._admitted(row, output.now_us)
         for reason in output.waiting:
@@ -98,7 +98,7 @@ class Reporter:
         for row in output.rows:
             self._moved(row)
 
-    def _preempted(self, facts: Preemption) -> None:
+    def _preempted(self, facts: Preemption, now_us: int) -> None:
         request = facts.request
         self.record.totals.preemptions += 1
         self.record.totals.lost_tokens += facts.num_lost_tokens
@@ -112,7 +112,7 @@ class Reporter:
             num_held_blocks=facts.num_held_blocks,
             num_preemptions=request.num_preemptions,
             queue_index=facts.queue_index,
-            at_us=request.last_preempted_us,
+            at_us=now_us,
         )
 
     def _admitted(self, row: ScheduledRow, now_us: int) -> None:

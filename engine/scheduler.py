@@ -7,7 +7,7 @@ Invariants, checked by `problems()`:
 - the queue is in policy order (engine/policies.py); running requests are served in that order, the victim of a
   preemption is the last of them, and it returns to its place in the queue;
 - every running request is handed at least one token in every step, or preempted: a prefill chunk leaves one token
-  of the budget for each running request behind it, and max_num_batched_tokens >= max_num_seqs;
+  of the budget for each running request behind it, and the budget is never below their number;
 - a request alone can always run: one that could not be held by the whole pool is refused or ended before.
 """
 
@@ -66,7 +66,7 @@ class Scheduler:
         self.configure(config)
 
     def configure(self, config: EngineConfig) -> None:
-        """Go on under other limits and policies. A lowered max_num_seqs takes effect as running requests end."""
+        """Go on under other limits and policies. A lowered max_num_seqs or budget takes effect as running requests end."""
         self.config = config
         self.policy = POLICIES[SchedulingPolicy(config.scheduling_policy)]
         self.kv.enable_prefix_caching = config.enable_prefix_caching
@@ -111,7 +111,7 @@ class Scheduler:
         joinable = self.config.batching == Batching.CONTINUOUS or not self.running
         self._make_room(output)
         budget = self._schedule_running(output)
-        if output.preempted:
+        if output.preempted and self.running:
             self._hold_queue(output, 0, _reason("after_preemption"))
         elif not joinable:
             self._hold_queue(output, 0, _reason("group_running", limit=len(self.running)))
@@ -123,7 +123,7 @@ class Scheduler:
 
     def _schedule_running(self, output: SchedulerOutput) -> int:
         """Give every running request its tokens, preempting the last for blocks; returns the budget left."""
-        budget = self.config.max_num_batched_tokens
+        budget = max(self.config.max_num_batched_tokens, len(self.running))
         order = sorted(self.running, key=self.policy.key)
         while order:
             request = order.pop(0)
@@ -229,7 +229,7 @@ class Scheduler:
 
     def _make_room(self, output: SchedulerOutput) -> None:
         """Let the head of the queue take the place of less urgent running requests, if slots or blocks are short and
-        if that is enough. It is admitted in the next step, at the head of the queue as it is."""
+        if that is enough. It is admitted in the next step, or in this one if nobody is left running."""
         if not self.waiting or not self.running or self.config.batching == Batching.STATIC:
             return
         head = self.waiting[0]

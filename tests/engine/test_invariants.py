@@ -1,10 +1,14 @@
 """Whatever happens in whatever order, the invariants hold after every step, and the events tell the whole truth."""
 
+import contextlib
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from engine import events
+from engine.config import CHOICES
+from engine.errors import ConfigError
 from engine.request import FinishReason, Request, RequestStatus
 from engine.scripted import EOS
 from tests.engine.harness import Harness, letters
@@ -27,8 +31,13 @@ class EngineMachine(RuleBasedStateMachine):
         extra_budget=st.integers(0, 60),
         caching=st.booleans(),
         watermark=st.sampled_from([0.0, 0.1]),
+        batching=st.sampled_from(CHOICES["batching"]),
+        policy=st.sampled_from(CHOICES["scheduling_policy"]),
+        threshold=st.sampled_from([0, 3]),
     )
-    def start(self, num_blocks, block_size, max_num_seqs, extra_budget, caching, watermark):
+    def start(
+        self, num_blocks, block_size, max_num_seqs, extra_budget, caching, watermark, batching, policy, threshold
+    ):
         self.engine = Harness(
             sometimes_ends,
             num_blocks=num_blocks,
@@ -37,6 +46,9 @@ class EngineMachine(RuleBasedStateMachine):
             max_num_batched_tokens=max_num_seqs + extra_budget,
             enable_prefix_caching=caching,
             watermark=watermark,
+            batching=batching,
+            scheduling_policy=policy,
+            long_prefill_token_threshold=threshold,
             max_model_len=4096,
         )
         self.added: list[Request] = []
@@ -46,10 +58,33 @@ class EngineMachine(RuleBasedStateMachine):
         tail=st.text("ab", max_size=20),
         max_tokens=st.integers(1, 120),
         copies=st.integers(1, 4),
+        priority=st.integers(-1, 1),
     )
-    def add(self, prefix, tail, max_tokens, copies):
+    def add(self, prefix, tail, max_tokens, copies, priority):
         prompt = (prefix + tail)[: self.engine.scheduler.capacity] or "a"
-        self.added += [self.engine.add(prompt, max_tokens) for _ in range(copies)]
+        for _ in range(copies):
+            request = self.engine.request(prompt, max_tokens)
+            request.priority = priority
+            self.engine.core.add(request)
+            self.added.append(request)
+
+    @rule(
+        changes=st.fixed_dictionaries(
+            {},
+            optional={
+                "max_num_seqs": st.integers(1, 6),
+                "max_num_batched_tokens": st.integers(4, 40),
+                "batching": st.sampled_from(CHOICES["batching"]),
+                "scheduling_policy": st.sampled_from(CHOICES["scheduling_policy"]),
+                "enable_prefix_caching": st.booleans(),
+                "long_prefill_token_threshold": st.sampled_from([0, 2, 7]),
+                "watermark": st.sampled_from([0.0, 0.2]),
+            },
+        )
+    )
+    def turn_knobs(self, changes):
+        with contextlib.suppress(ConfigError):  # more slots than tokens in the budget
+            self.engine.core.configure(changes)
 
     @precondition(lambda self: self.engine.core.has_work)
     @rule(count=st.integers(1, 40), us=st.integers(0, 5000))
@@ -64,10 +99,12 @@ class EngineMachine(RuleBasedStateMachine):
         output = self.engine.runner.outputs[-1]
         rows = {row.request.request_id: row for row in output.rows}
         preempted = {facts.request.request_id for facts in output.preempted}
-        assert output.num_scheduled_tokens <= self.engine.config.max_num_batched_tokens
+        resumed = {row.request.request_id for row in output.admitted}
+        limit = max(self.engine.core.config.max_num_batched_tokens, len(running))
+        assert output.num_scheduled_tokens <= limit
         assert all(row.num_scheduled_tokens >= 1 for row in output.rows)
         # every running request is handed something or preempted, never both
-        assert all((r.request_id in rows) != (r.request_id in preempted) for r in running)
+        assert all((r.request_id in rows) != (r.request_id in preempted - resumed) for r in running)
         # and a step that does nothing at all is impossible
         assert output.rows
         # each waiting request says why
