@@ -1,7 +1,7 @@
 """A condition over a step's numbers, as somebody types it: `free_blocks < 4 and waiting > 2`.
 
-Numbers, names of NUMBERS, comparisons, and / or / not, + - * / and parentheses; nothing else is understood. It is parsed
-once and evaluated by walking the tree, so no text of a user's is ever run.
+Numbers, names of NUMBERS, comparisons, and / or / not, + - * / and parentheses; nothing else is understood. It is
+parsed once and evaluated by walking the tree, so no text of a user's is ever run.
 """
 
 from __future__ import annotations

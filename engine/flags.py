@@ -26,6 +26,7 @@ _HELP = {
     "long_prefill_token_threshold": "most prompt tokens of one request in one step; 0 is no limit",
     "batching": "static lets nobody join before everybody has finished",
     "scheduling_policy": "who goes next; priority preempts, shortest-first may starve",
+    "speculative": "guess tokens ahead: none or ngram:K",
     "watermark": "share of the pool kept free when a request is admitted",
     "seed": "of requests that bring none",
     "start_paused": "hold the gate from the start",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from engine.kv_cache import allocate
 from engine.loader import Loaded
 from engine.model_cache import Progress
 from engine.request import Request, SamplingParams
-from engine.runner import ScheduledRow, SchedulerOutput
+from engine.runner import ScheduledRow, SchedulerOutput, until_wrong
 from engine.sampler import Draw, sample
 
 
@@ -33,7 +34,7 @@ class Batch:
     rows: list[ScheduledRow]
     token_ids: Tensor  # [num_tokens] int64
     positions: Tensor  # [num_tokens] int64
-    logits_indices: Tensor  # [num sampling rows] int64, into the flat batch
+    logits_indices: Tensor  # [num sampled positions] int64, into the flat batch
     meta: AttentionMetadata
 
 
@@ -56,13 +57,18 @@ class ModelRunner:
         token_ids = np.empty(query_start_loc[-1], dtype=np.int64)
         tables = np.zeros((len(rows), max((len(row.request.block_table) for row in rows), default=0)), dtype=np.int32)
         for i, row in enumerate(rows):
-            first, last = row.num_computed_tokens, row.num_computed_tokens + row.num_scheduled_tokens
-            token_ids[query_start_loc[i] : query_start_loc[i + 1]] = row.request.token_ids[first:last]
+            token_ids[query_start_loc[i] : query_start_loc[i + 1]] = row.input_token_ids
             tables[i, : len(row.request.block_table)] = row.request.block_table
         row_of = np.repeat(np.arange(len(rows)), counts)
         positions = np.arange(query_start_loc[-1]) - np.repeat(query_start_loc[:-1] - starts, counts)
         slot_mapping = tables[row_of, positions // block_size].astype(np.int64) * block_size + positions % block_size
-        sampling = [query_start_loc[i + 1] - 1 for i, row in enumerate(rows) if row.samples]
+        ends = query_start_loc[1:].tolist()
+        sampling = [
+            position
+            for row, end in zip(rows, ends, strict=True)
+            if row.samples
+            for position in range(end - 1 - len(row.draft_token_ids), end)
+        ]
         meta = AttentionMetadata.build(
             query_start_loc=torch.from_numpy(query_start_loc),
             seq_lens=torch.from_numpy((starts + counts).astype(np.int32)),
@@ -87,11 +93,18 @@ class ModelRunner:
 
     @torch.inference_mode()
     def sample(self, batch: Batch, logits: Tensor) -> list[list[int]]:
-        """Per row the token it produced, or none if the step does not reach its last token."""
-        asked = [row.request for row in batch.rows if row.samples]
-        draws = [Draw(request.sampling_params, request.seed, request.num_output_tokens) for request in asked]
-        picked = iter(sample(logits, draws).tolist()) if draws else iter(())
-        return [[next(picked)] if row.samples else [] for row in batch.rows]
+        """Per row the tokens it produced, or none if the step does not reach its last token."""
+        draws = [
+            Draw(row.request.sampling_params, row.request.seed, row.num_output_before + ahead)
+            for row in batch.rows
+            if row.samples
+            for ahead in range(len(row.draft_token_ids) + 1)
+        ]
+        picked = iter(sample(logits, draws).tolist() if draws else ())
+        return [
+            until_wrong(list(islice(picked, len(row.draft_token_ids) + 1)), row.draft_token_ids) if row.samples else []
+            for row in batch.rows
+        ]
 
     def warm_up(self, progress: Progress) -> None:
         """Run the kinds of step there are once, so that no request pays for compiling or for first touches.

@@ -235,8 +235,8 @@ def _step_row(row: ScheduledRow) -> events.StepRow:
         slot=row.slot,
         phase="decode" if row.is_decode else "prefill",
         scheduled=row.num_scheduled_tokens,
-        drafted=0,
-        accepted=0,
-        computed=row.num_computed_tokens + row.num_scheduled_tokens,
+        drafted=len(row.draft_token_ids),
+        accepted=row.num_drafts_accepted,
+        computed=row.num_computed_after,
         out=row.num_accepted,
     )

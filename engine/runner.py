@@ -7,6 +7,7 @@ and `num_computed_tokens` say everything. It never changes a Request.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,6 +19,7 @@ from engine.request import Request
 class ScheduledRow:
     """One request's share of one step: tokens [num_computed_tokens, num_computed_tokens + num_scheduled_tokens).
 
+    The last of them are guesses if the step speculates; they are no tokens of the request until they are accepted.
     What the request looked like when it was scheduled is copied, since the step changes it.
     """
 
@@ -25,6 +27,7 @@ class ScheduledRow:
     num_computed_tokens: int  # before this step
     num_scheduled_tokens: int
     new_blocks: list[int]  # appended to its block table by this step, cache hits included
+    draft_token_ids: list[int] = field(default_factory=list)
     num_accepted: int = 0  # output tokens that update_from_output accepted
     slot: int = field(init=False)
     num_tokens: int = field(init=False)
@@ -38,7 +41,25 @@ class ScheduledRow:
     @property
     def samples(self) -> bool:
         """Whether this step reaches the request's last token, so that a next one is to be picked."""
-        return self.num_computed_tokens + self.num_scheduled_tokens == self.num_tokens
+        return self.num_computed_tokens + self.num_scheduled_tokens == self.num_tokens + len(self.draft_token_ids)
+
+    @property
+    def input_token_ids(self) -> list[int]:
+        """The tokens to run, guesses included."""
+        known = self.num_computed_tokens + self.num_scheduled_tokens - len(self.draft_token_ids)
+        return self.request.token_ids[self.num_computed_tokens : known] + self.draft_token_ids
+
+    @property
+    def num_drafts_accepted(self) -> int:
+        """A step that samples gives one token of the model's own, and before it the guesses that were right."""
+        return max(0, self.num_accepted - 1)
+
+    @property
+    def num_computed_after(self) -> int:
+        """A rejected guess has keys and values in the cache too; they do not count, and are written over."""
+        return (
+            self.num_computed_tokens + self.num_scheduled_tokens - len(self.draft_token_ids) + self.num_drafts_accepted
+        )
 
     @property
     def is_decode(self) -> bool:
@@ -86,4 +107,17 @@ class Runner(Protocol):
         """Run the model over `batch`, writing KV; returns logits for the rows that sample."""
 
     def sample(self, batch: Any, logits: Any) -> list[list[int]]:
-        """Per row of the output, in order: the tokens it produced; [] for a row that does not sample yet."""
+        """Per row of the output, in order: the tokens it produced; [] for a row that does not sample yet.
+
+        With guesses: the token picked at each position, up to and including the first that is not the guess.
+        """
+
+
+def until_wrong(picked: Iterable[int], guesses: Sequence[int]) -> list[int]:
+    """What `Runner.sample` returns for a row: `picked` up to the first token that was not guessed."""
+    tokens: list[int] = []
+    for index, token_id in enumerate(picked):
+        tokens.append(token_id)
+        if index >= len(guesses) or guesses[index] != token_id:
+            break
+    return tokens

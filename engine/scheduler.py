@@ -26,6 +26,7 @@ from engine.kv_manager import KVCacheManager
 from engine.policies import POLICIES, Batching, SchedulingPolicy
 from engine.request import FinishReason, Request, RequestStatus
 from engine.runner import Preemption, ScheduledRow, SchedulerOutput
+from engine.speculative import make_proposer
 
 
 def no_text(request: Request, token_id: int) -> bool:
@@ -62,11 +63,12 @@ class Scheduler:
         self._num_slots = 0
         self._free_slots: list[int] = []
         self._on_token = on_token
+        self._propose = make_proposer(config.speculative)
         self._just_finished: list[Request] = []
         self.configure(config)
 
     def configure(self, config: EngineConfig) -> None:
-        """Go on under other limits and policies. A lowered max_num_seqs or budget takes effect as running requests end."""
+        """Go on under other limits and policies; a lowered number of slots or budget, as running requests end."""
         self.config = config
         self.policy = POLICIES[SchedulingPolicy(config.scheduling_policy)]
         self.kv.enable_prefix_caching = config.enable_prefix_caching
@@ -128,7 +130,11 @@ class Scheduler:
         while order:
             request = order.pop(0)
             count = self._chunk(request, budget - len(order))
-            missing = self.kv.missing(request, request.num_computed_tokens + count)
+            drafts = self._drafts(request, count, budget - len(order))
+            missing = self.kv.missing(request, request.num_computed_tokens + count + len(drafts))
+            if missing > self.pool.num_free and drafts:
+                drafts = []  # nobody is preempted for a guess
+                missing = self.kv.missing(request, request.num_computed_tokens + count)
             while missing > self.pool.num_free:
                 victim = order.pop() if order else request
                 self._preempt(victim, request, missing, output)
@@ -136,7 +142,8 @@ class Scheduler:
                     return budget
             blocks, evicted = self.kv.allocate(request, missing)
             output.evicted.extend(evicted)
-            output.rows.append(ScheduledRow(request, request.num_computed_tokens, count, blocks))
+            count += len(drafts)
+            output.rows.append(ScheduledRow(request, request.num_computed_tokens, count, blocks, drafts))
             budget -= count
         return budget
 
@@ -165,6 +172,16 @@ class Scheduler:
         if self.config.enable_chunked_prefill and limit:
             lacks = min(lacks, limit)
         return min(lacks, budget)
+
+    def _drafts(self, request: Request, count: int, budget: int) -> list[int]:
+        """Guesses to run behind the last token of a request that decodes, as far as budget and limits reach."""
+        decodes = request.num_output_tokens > 0 and request.num_computed_tokens + count == request.num_tokens
+        if not decodes or count != 1:
+            return []
+        room = min(
+            budget - count, request.max_tokens - request.num_output_tokens - 1, self.capacity - request.num_tokens
+        )
+        return self._propose(request)[: max(0, room)]
 
     def _obstacle(self, request: Request, hits: list[int], budget: int) -> WaitReason | None:
         """Why this waiting request cannot start in this step; None if it can."""
@@ -287,31 +304,33 @@ class Scheduler:
         hashed: list[tuple[int, str]] = []
         for row, token_ids in zip(output.rows, sampled, strict=True):
             request = row.request
-            request.num_computed_tokens = row.num_computed_tokens + row.num_scheduled_tokens
-            hashed.extend(self.kv.register(row))
+            ending = None
             for token_id in token_ids:
-                self._accept(request, token_id, now_us)
+                ending = self._accept(request, token_id, now_us)
                 row.num_accepted += 1
-                if request.status is RequestStatus.FINISHED:
+                if ending is not None:
                     break
+            request.num_computed_tokens = row.num_computed_after
+            hashed.extend(self.kv.register(row))
+            if ending is not None:
+                self.finish(request, *ending, now_us)
         return hashed
 
-    def _accept(self, request: Request, token_id: int, now_us: int) -> None:
+    def _accept(self, request: Request, token_id: int, now_us: int) -> tuple[FinishReason, str] | None:
+        """Take one output token; returns how the request ends, if it does."""
         request.token_ids.append(token_id)
         request.last_token_us = now_us
         if request.first_token_us is None:
             request.first_token_us = now_us
         if token_id in request.stop_token_ids:
-            self.finish(request, FinishReason.STOP, "stop_token", now_us)
-        elif self._on_token(request, token_id):
-            self.finish(request, FinishReason.STOP, "stop_string", now_us)
-        elif request.num_output_tokens >= request.max_tokens:
-            detail = "max_model_len" if request.num_tokens >= self.max_model_len else "max_tokens"
-            self.finish(request, FinishReason.LENGTH, detail, now_us)
-        elif request.num_tokens > self.capacity:
-            self.finish(request, FinishReason.LENGTH, "kv_capacity", now_us)
-        else:
-            self.kv.extend_hashes(request)
+            return FinishReason.STOP, "stop_token"
+        if self._on_token(request, token_id):
+            return FinishReason.STOP, "stop_string"
+        if request.num_output_tokens >= request.max_tokens:
+            return FinishReason.LENGTH, "max_model_len" if request.num_tokens >= self.max_model_len else "max_tokens"
+        if request.num_tokens > self.capacity:
+            return FinishReason.LENGTH, "kv_capacity"
+        return None
 
     def problems(self) -> list[str]:
         """Every broken invariant, in words; empty when all is sound."""

@@ -15,7 +15,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from engine.config import EngineConfig
 from engine.events import DeviceFacts, MemoryFacts, ModelFacts
 from engine.request import Request
-from engine.runner import SchedulerOutput
+from engine.runner import ScheduledRow, SchedulerOutput, until_wrong
 
 Script = Callable[[Request, int], int]
 """(request, output index) -> the token id that comes next."""
@@ -70,7 +70,11 @@ class ScriptedRunner:
         return batch
 
     def sample(self, batch: SchedulerOutput, logits: SchedulerOutput) -> list[list[int]]:
-        return [[self._script(row.request, row.num_output_before)] if row.samples else [] for row in batch.rows]
+        return [self._answer(row) if row.samples else [] for row in batch.rows]
+
+    def _answer(self, row: ScheduledRow) -> list[int]:
+        indices = range(row.num_output_before, row.num_output_before + len(row.draft_token_ids) + 1)
+        return until_wrong((self._script(row.request, index) for index in indices), row.draft_token_ids)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,20 @@ class EngineMachine(RuleBasedStateMachine):
         batching=st.sampled_from(CHOICES["batching"]),
         policy=st.sampled_from(CHOICES["scheduling_policy"]),
         threshold=st.sampled_from([0, 3]),
+        speculative=st.sampled_from(["none", "ngram:1", "ngram:5"]),
     )
     def start(
-        self, num_blocks, block_size, max_num_seqs, extra_budget, caching, watermark, batching, policy, threshold
+        self,
+        num_blocks,
+        block_size,
+        max_num_seqs,
+        extra_budget,
+        caching,
+        watermark,
+        batching,
+        policy,
+        threshold,
+        speculative,
     ):
         self.engine = Harness(
             sometimes_ends,
@@ -49,6 +60,7 @@ class EngineMachine(RuleBasedStateMachine):
             batching=batching,
             scheduling_policy=policy,
             long_prefill_token_threshold=threshold,
+            speculative=speculative,
             max_model_len=4096,
         )
         self.added: list[Request] = []
