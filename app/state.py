@@ -59,13 +59,7 @@ def empty_state(config: Json) -> State:
     return {
         "step": 0,
         "config": dict(config),
-        "gate": {
-            "state": "paused" if config.get("start_paused") else "running",
-            "steps_left": 0,
-            "per_second": None,
-            "breaks": [],
-            "hit": None,
-        },
+        "gate": _gate_facts({"state": "paused" if config.get("start_paused") else "running", "steps_left": 0}),
         "queues": {"waiting": [], "running": []},
         "requests": {},
         "finished": [],
@@ -133,7 +127,8 @@ def _arrived(state: State, e: Json) -> None:
         "finish_detail": None,
         "timings": None,
     }
-    state["queues"]["waiting"].insert(e["queue_index"], e["request"])
+    waiting = state["queues"]["waiting"]
+    waiting.insert(e.get("queue_index", len(waiting)), e["request"])
     state["totals"]["arrived"] += 1
 
 
@@ -181,7 +176,7 @@ def _preempted(state: State, e: Json) -> None:
     request["num_lost_tokens"] += e["num_lost_tokens"]
     request["last_preempted_us"] = e["at_us"]
     state["queues"]["running"].remove(e["request"])
-    state["queues"]["waiting"].insert(e["queue_index"], e["request"])
+    state["queues"]["waiting"].insert(e.get("queue_index", 0), e["request"])
     state["totals"]["preemptions"] += 1
     state["totals"]["lost_tokens"] += e["num_lost_tokens"]
 
@@ -274,7 +269,18 @@ def _forget(blocks: Json, block: int) -> None:
 
 
 def _gate(state: State, e: Json) -> None:
-    state["gate"] = {name: e[name] for name in ("state", "steps_left", "per_second", "breaks", "hit")}
+    state["gate"] = _gate_facts(e)
+
+
+def _gate_facts(e: Json) -> Json:
+    """The gate as the state keeps it."""
+    return {
+        "state": e["state"],
+        "steps_left": e["steps_left"],
+        "per_second": e.get("per_second"),
+        "breaks": e.get("breaks", []),
+        "hit": e.get("hit"),
+    }
 
 
 def _config(state: State, e: Json) -> None:

@@ -2,8 +2,8 @@
 
 Contract. A proposer guesses; the target model decides. In one step the last token and K guesses go through the model
 together; position by position the usual sampler picks the usual token, and a guess that equals it is accepted, up to
-the first that does not. What is picked at a position depends on the logits and on (seed, output index) alone, so the answer
-is the same, token for token, as without speculation: greedy trivially, and sampled because a guess that is one
+the first that does not. What is picked at a position depends on the logits and on (seed, output index) alone, so the
+answer is the same, token for token, as without speculation: greedy trivially, and sampled because a guess that is one
 definite token is accepted with just the probability that the target gives it.
 """
 

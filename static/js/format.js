@@ -93,6 +93,8 @@ export function waitWords(reason) {
       return `needs ${plural(reason.needs, "block")}, ${count(reason.free)} free${watermark(reason)}`;
     case "prefix_pending":
       return `${by} is computing its prefix right now`;
+    case "group_running":
+      return `waits for the group: ${count(reason.limit)} of it still running`;
     case "after_preemption":
       return "this step preempted somebody, so it admits nobody";
     case "behind_head":

@@ -42,7 +42,7 @@ export function emptyState(config) {
   return {
     step: 0,
     config: { ...config },
-    gate: { state: config.start_paused ? "paused" : "running", steps_left: 0 },
+    gate: gateFacts({ state: config.start_paused ? "paused" : "running", steps_left: 0 }),
     queues: { waiting: [], running: [] },
     requests: {},
     finished: [],
@@ -108,12 +108,12 @@ function arrived(state, e) {
     finish_detail: null,
     timings: null,
   };
-  state.queues.waiting.push(e.request);
+  state.queues.waiting.splice(e.queue_index ?? state.queues.waiting.length, 0, e.request);
   state.totals.arrived += 1;
 }
 
 function waitReason(request, code) {
-  return { request, code, needs: null, free: null, limit: null, by: null };
+  return { request, code, needs: null, free: null, limit: null, by: null, source: null };
 }
 
 function remove(list, value) {
@@ -161,7 +161,7 @@ function preempted(state, e) {
   request.num_lost_tokens += e.num_lost_tokens;
   request.last_preempted_us = e.at_us;
   remove(state.queues.running, e.request);
-  state.queues.waiting.unshift(e.request);
+  state.queues.waiting.splice(e.queue_index ?? 0, 0, e.request);
   state.totals.preemptions += 1;
   state.totals.lost_tokens += e.num_lost_tokens;
 }
@@ -251,7 +251,23 @@ function forget(blocks, block) {
 // -- the rest ------------------------------------------------------------------------------------
 
 function gate(state, e) {
-  state.gate = { state: e.state, steps_left: e.steps_left };
+  state.gate = gateFacts(e);
+}
+
+/** The gate as the state keeps it. */
+function gateFacts(e) {
+  return {
+    state: e.state,
+    steps_left: e.steps_left,
+    per_second: e.per_second ?? null,
+    breaks: e.breaks ?? [],
+    hit: e.hit ?? null,
+  };
+}
+
+function config(state, e) {
+  Object.assign(state.config, e.changed);
+  state.queues.waiting = [...e.waiting];
 }
 
 function cacheReset(state, e) {
@@ -272,5 +288,6 @@ const APPLY = new Map([
   ["rejected", rejected],
   ["step", step],
   ["gate", gate],
+  ["config", config],
   ["cache_reset", cacheReset],
 ]);

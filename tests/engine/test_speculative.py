@@ -1,0 +1,104 @@
+"""Guesses change how fast an answer comes, never what it is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine import events
+from engine.config import EngineConfig
+from engine.errors import ConfigError
+from engine.request import Request
+from engine.scripted import EOS
+from engine.speculative import NgramProposer
+from tests.engine.harness import Harness, scripted
+
+LOOP = [5, 6, 7, 8] * 12
+
+
+def request(tokens: list[int]) -> Request:
+    return Harness().request(tokens)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "guess"),
+    [
+        ([1, 2, 3, 9, 9, 1, 2, 3], [9, 9, 1]),
+        ([1, 2, 3, 9, 1, 2, 3, 8, 1, 2, 3], [8, 1, 2]),  # the latest occurrence counts
+        ([4, 2, 3, 7, 5, 2, 3], [7, 5, 2]),  # two tokens are enough
+        ([1, 2, 3], []),
+        ([1], []),
+        ([1, 1, 1], [1]),
+    ],
+)
+def test_the_guess_is_what_followed_the_last_time(tokens, guess):
+    assert NgramProposer(3).propose(request(tokens)) == guess
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=40), st.integers(1, 6))
+def test_the_guess_stood_behind_the_same_tokens_before(tokens, count):
+    guess = NgramProposer(count).propose(request(tokens))
+    if guess:
+        found = [at for at in range(2, len(tokens)) if tokens[at - 2 : at] == tokens[-2:]]
+        assert any(tokens[at : at + count] == guess for at in found)
+
+
+def test_a_repetitive_answer_takes_fewer_steps_and_is_the_same():
+    plain, guessing = Harness(scripted(LOOP)), Harness(scripted(LOOP), speculative="ngram:4")
+    answers, steps = [], []
+    for engine in (plain, guessing):
+        answer = engine.add("hello", 48)
+        steps.append(engine.run())
+        answers.append(answer.output_token_ids)
+        engine.check()
+    assert answers[0] == answers[1] == LOOP
+    assert steps[1] * 2 < steps[0]
+
+
+def test_a_wrong_guess_costs_nothing_but_the_try():
+    """A46: the first guess is checked like any other."""
+    engine = Harness(scripted([9, 8, 7, 6, 5]), speculative="ngram:3")
+    answer = engine.add([1, 9, 3, 1, 9, 3, 1], 5)
+    engine.run()
+    assert answer.output_token_ids == [9, 8, 7, 6, 5]
+
+
+def test_guesses_are_accepted_or_rejected_and_none_is_lost():
+    """A47."""
+    engine = Harness(scripted([*LOOP[:10], EOS]), speculative="ngram:5")
+    answer = engine.add("x", 40)
+    engine.run()
+    rows = [row for step in engine.of(events.Step) for row in step.rows]
+    assert sum(row.out for row in rows) == answer.num_output_tokens == 11
+    assert all(0 <= row.accepted <= row.drafted for row in rows)
+    assert all(row.scheduled == 1 + row.drafted for row in rows if row.phase == "decode")
+    assert answer.finish_reason.value == "stop"
+
+
+def test_max_tokens_is_kept():
+    for max_tokens in range(1, 12):
+        engine = Harness(scripted(LOOP), speculative="ngram:6")
+        answer = engine.add("x", max_tokens)
+        engine.run()
+        assert answer.num_output_tokens == max_tokens
+
+
+def test_guesses_count_against_the_budget():
+    engine = Harness(scripted(LOOP), speculative="ngram:8", max_num_seqs=2, max_num_batched_tokens=6)
+    for _ in range(2):
+        engine.add("x", 40)
+    engine.run()
+    assert max(step.num_scheduled_tokens for step in engine.of(events.Step)) == 6
+
+
+def test_nobody_is_preempted_for_a_guess():
+    engine = Harness(scripted(LOOP), speculative="ngram:8", num_blocks=4, block_size=4, max_num_seqs=2)
+    engine.add("x" * 6, 2)
+    engine.add("y" * 6, 2)
+    engine.run()
+    assert engine.of(events.Preempted) == []
+
+
+@pytest.mark.parametrize("text", ["ngram", "ngram:0", "ngram:17", "ngram:x", "magic:3", ""])
+def test_a_flag_that_makes_no_sense_is_refused(text):
+    with pytest.raises(ConfigError, match="--speculative"):
+        EngineConfig(speculative=text)
