@@ -18,12 +18,12 @@ from app.security import owner_of
 from app.state_view import engine_state, request_detail, request_list
 from app.submit import find_engine
 from app.wire import Json, encode, encode_bytes
+from engine.gate_action import GateAction
 
-MAX_GATE_STEPS = 1_000_000
 DEFAULT_STEPS = 500
 
 
-def _json(value: Json, status: int = 200) -> Response:
+def json_response(value: Json, status: int = 200) -> Response:
     return Response(encode_bytes(value), status, media_type="application/json")
 
 
@@ -35,13 +35,7 @@ def engine_of(request: Request) -> tuple[Hub, EngineRecord]:
 
 async def state(request: Request) -> Response:
     """GET /api/state"""
-    return _json(engine_state(*engine_of(request)))
-
-
-async def config(request: Request) -> Response:
-    """GET /api/config"""
-    _, record = engine_of(request)
-    return _json({"engine": record.id, "config": record.state["config"] if record.state else None})
+    return json_response(engine_state(*engine_of(request)))
 
 
 async def steps(request: Request) -> Response:
@@ -69,7 +63,7 @@ def _count(request: Request, name: str, default: int) -> int:
 async def requests(request: Request) -> Response:
     """GET /api/requests"""
     hub, record = engine_of(request)
-    return _json({"hub": hub.id, "engine": record.id, "requests": request_list(hub, record)})
+    return json_response({"hub": hub.id, "engine": record.id, "requests": request_list(hub, record)})
 
 
 def find_entry(request: Request) -> Entry:
@@ -84,7 +78,7 @@ def find_entry(request: Request) -> Entry:
 
 async def request_by_id(request: Request) -> Response:
     """GET /api/requests/{id}"""
-    return _json(request_detail(request.state.hub, find_entry(request), owner_of(request)))
+    return json_response(request_detail(request.state.hub, find_entry(request), owner_of(request)))
 
 
 async def abort(request: Request) -> Response:
@@ -95,29 +89,23 @@ async def abort(request: Request) -> Response:
         reply = await hub.command(hub.engine(entry.engine), {"cmd": "abort", "request": entry.id})
         if not reply["ok"] and not entry.over:
             raise Problem(409, reply["error"] or "The engine refused.")
-    return _json({"ok": True, "request": entry.id})
+    return json_response({"ok": True, "request": entry.id})
 
 
 # -- actions ---------------------------------------------------------------------------------------------------
 
 
 async def gate(request: Request) -> Response:
-    """POST /api/gate {"action": "pause" | "run" | "step", "steps": n}"""
+    """POST /api/gate {"action": "pause" | "run" | "step" | "rate" | "break", "steps", "per_second", "on"}"""
     hub, record = engine_of(request)
-    body = parse_json(await request.body())
-    return _json(await move_gate(hub, record, body.get("action"), body.get("steps")))
+    return json_response(await move_gate(hub, record, parse_json(await request.body())))
 
 
-async def move_gate(hub: Hub, record: EngineRecord, action: object, steps: object) -> Json:
-    """Pause, run or step the engine. Raises Problem or EngineAway."""
-    if action in ("rate", "break"):
-        raise Problem(400, f"The gate's {action} comes later; it knows pause, run and step.", param="action")
-    if action not in ("pause", "run", "step"):
-        raise Problem(400, "action must be pause, run or step.", param="action")
-    steps = 1 if steps is None else steps
-    if not isinstance(steps, int) or isinstance(steps, bool) or not 1 <= steps <= MAX_GATE_STEPS:
-        raise Problem(400, f"steps must be a whole number from 1 to {MAX_GATE_STEPS}.", param="steps")
-    reply = await hub.command(record, {"cmd": "gate", "action": action, "steps": steps})
+async def move_gate(hub: Hub, record: EngineRecord, body: Json) -> Json:
+    """Pause, run, step, slow or break the engine. Raises RequestError, Problem or EngineAway."""
+    GateAction.from_body(body)
+    asked = {name: body.get(name) for name in ("action", "steps", "per_second", "on")}
+    reply = await hub.command(record, {"cmd": "gate", **asked})
     if not reply["ok"]:
         raise Problem(409, reply["error"] or "The engine refused.")
     return {"ok": True, "effect": reply["effect"], "gate": record.state["gate"] if record.state else None}
@@ -132,12 +120,12 @@ async def engine(request: Request) -> Response:
         raise Problem(400, "force must be true or false.", param="force")
     match body.get("action"):
         case "restart":
-            return _json(await restart(request.state.supervisor, hub, record, force=force))
+            return json_response(await restart(request.state.supervisor, hub, record, force=force))
         case "reset_prefix_cache":
             reply = await hub.command(record, {"cmd": "reset_prefix_cache"})
             if not reply["ok"]:
                 raise Problem(409, reply["error"] or "The engine refused.")
-            return _json({"ok": True, "effect": reply["effect"]})
+            return json_response({"ok": True, "effect": reply["effect"]})
         case "reset":
             raise Problem(400, "The stage reset comes later.", param="action")
     raise Problem(400, "action must be restart or reset_prefix_cache.", param="action")

@@ -16,7 +16,7 @@ from app.settings import DEFAULT_MAX_VIEWERS, DEFAULT_PORT, LOOPBACK, Settings, 
 from app.terminal import Terminal, complain, say
 from engine.config import EngineConfig
 from engine.errors import StepscopeError
-from engine.flags import add_config_flags, config_from_args, config_to_argv
+from engine.flags import add_config_flags, config_from_args
 from engine.model_source import find_source
 
 USAGE_EXIT = 2
@@ -103,7 +103,7 @@ def _run(settings: Settings, config: EngineConfig, sock: socket.socket, netloc: 
     logging.basicConfig(format="%(name)s: %(message)s", level=logging.WARNING, stream=sys.stderr)
     hub = Hub(settings)
     Terminal(hub)
-    supervisor = Supervisor(hub, config_to_argv(config), app_url=f"ws://{netloc}/ws/engine")
+    supervisor = Supervisor(hub, config, app_url=f"ws://{netloc}/ws/engine")
     app = create_app(hub, supervisor)
     server = Server(app, hub, supervisor, lambda: say(f"Stepscope is at http://{netloc}"))
     try:

@@ -13,11 +13,12 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Sequence
 from pathlib import Path
 
 import engine
 from app.hub import Hub
+from engine.config import EngineConfig
+from engine.flags import config_to_argv
 
 NAME = "main"
 TOKEN_VARIABLE = "STEPSCOPE_ENGINE_TOKEN"
@@ -30,10 +31,11 @@ POLITE_S = 1.5  # between asking the process to end and ending it
 class Supervisor:
     """Starts, watches, restarts and ends one engine process."""
 
-    def __init__(self, hub: Hub, argv: Sequence[str], *, app_url: str) -> None:
+    def __init__(self, hub: Hub, config: EngineConfig, *, app_url: str) -> None:
         self._hub = hub
+        self.config = config  # of the next start
         self._command = [sys.executable, "-P", "-m", "engine", "--app", app_url, "--name", NAME]
-        self._command += ["--redaction", hub.settings.share_text.value, *argv]
+        self._command += ["--redaction", hub.settings.share_text.value]
         self._process: asyncio.subprocess.Process | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._stop_reason: str | None = None
@@ -47,6 +49,7 @@ class Supervisor:
         self._stop_reason = None
         self._process = await asyncio.create_subprocess_exec(
             *self._command,
+            *config_to_argv(self.config),
             stdin=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env=self._environment(),

@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.templating import Jinja2Templates
 
-from app import api, assets, completions, health, metrics, pages, sockets
+from app import api, assets, completions, health, knobs, metrics, pages, sockets
 from app.conversations import Conversations
 from app.engines import Supervisor
 from app.hub import EngineAway, Hub
@@ -51,7 +51,8 @@ def _routes() -> list[BaseRoute]:
         Route("/v1/completions", completions.completions, methods=["POST"]),
         Route("/v1/chat/completions", completions.chat_completions, methods=["POST"]),
         Route("/api/state", api.state),
-        Route("/api/config", api.config),
+        Route("/api/config", knobs.get_config),
+        Route("/api/config", knobs.patch_config, methods=["PATCH"]),
         Route("/api/steps", api.steps),
         Route("/api/requests", api.requests),
         Route("/api/requests/{request_id}", api.request_by_id),

@@ -137,7 +137,7 @@ async def gate(request: Request) -> Response:
     hub, record = api.engine_of(request)
     try:
         fields = await read_fields(request)
-        await api.move_gate(hub, record, fields.get("action"), whole_number(fields, "steps"))
+        await api.move_gate(hub, record, {"action": fields.get("action"), "steps": whole_number(fields, "steps")})
     except (Problem, RequestError, EngineAway) as error:
         return _refusal(request, error)
     return _done(request, "/")

@@ -12,14 +12,12 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from engine.breakpoints import Breakpoints
 from engine.core import EngineCore
 from engine.errors import RequestError
 from engine.frontend import Frontend
+from engine.gate_action import GateAction
 from engine.loop import Command
 from engine.timing import Clock
-
-MAX_STEPS = 1_000_000
 
 
 class CommandReader:
@@ -91,35 +89,12 @@ def _is_id(value: object) -> bool:
 
 
 def _gate(body: dict[str, Any]) -> Callable[[EngineCore], str | None]:
-    steps = body.get("steps")
-    match body.get("action"):
-        case "pause":
-            return lambda core: core.pause()
-        case "run":
-            return lambda core: core.run()
-        case "step" if isinstance(steps, int) and not isinstance(steps, bool) and 1 <= steps <= MAX_STEPS:
-            return lambda core: core.allow_steps(steps)
-        case "step":
-            return lambda core: f"steps must be a whole number from 1 to {MAX_STEPS}."
-        case "rate":
-            return _rate(body.get("per_second"))
-        case "break":
-            return _break(body.get("on"))
-    return lambda core: "action must be pause, run, step, rate or break."
-
-
-def _rate(per_second: Any) -> Callable[[EngineCore], str | None]:
-    if per_second is None:
-        return lambda core: core.set_rate(None)
-    if isinstance(per_second, bool) or not isinstance(per_second, (int, float)) or not 0.1 <= per_second <= 1000:
-        return lambda core: "per_second must be a number from 0.1 to 1000, or null for no limit."
-    return lambda core: core.set_rate(float(per_second))
-
-
-def _break(on: Any) -> Callable[[EngineCore], str | None]:
-    if not isinstance(on, list) or not all(isinstance(text, str) for text in on):
-        return lambda core: "on must be a list of breakpoints, such as preempt or if:free_blocks < 4."
-    return lambda core: core.set_breakpoints(Breakpoints(on))
+    try:
+        asked = GateAction.from_body(body)
+    except RequestError as error:
+        refused = error.message
+        return lambda core: refused
+    return lambda core: core.move_gate(asked)
 
 
 def _done(_: object) -> None:

@@ -16,6 +16,7 @@ from engine.detokenizer import Detokenizer
 from engine.emitter import Emitter
 from engine.errors import ConfigError
 from engine.gate import Gate
+from engine.gate_action import GateAction
 from engine.reporter import Reporter, StepCost
 from engine.request import FinishReason, Request
 from engine.runner import Runner, ScheduledRow, SchedulerOutput
@@ -141,26 +142,20 @@ class EngineCore:
             waiting=[request.request_id for request in self.scheduler.waiting],
         )
 
-    def pause(self) -> None:
-        self.gate.pause(self.clock())
-        self._report_gate()
-
-    def run(self) -> None:
-        self.gate.run(self.clock())
-        self._report_gate()
-
-    def allow_steps(self, steps: int) -> None:
-        """Take `steps` more steps, then hold."""
-        self.gate.step(steps, self.clock())
-        self._report_gate()
-
-    def set_rate(self, per_second: float | None) -> None:
-        """Take at most so many steps a second; None lifts the limit."""
-        self.gate.rate(per_second, self.clock())
-        self._report_gate()
-
-    def set_breakpoints(self, breakpoints: Breakpoints) -> None:
-        self.gate.breakpoints = breakpoints
+    def move_gate(self, asked: GateAction) -> None:
+        """Pause, run, step, slow or break the engine."""
+        gate, now = self.gate, self.clock()
+        match asked.action:
+            case "pause":
+                gate.pause(now)
+            case "run":
+                gate.run(now)
+            case "step":
+                gate.step(asked.steps, now)
+            case "rate":
+                gate.rate(asked.per_second, now)
+            case "break":
+                gate.breakpoints = asked.breakpoints or Breakpoints()
         self._report_gate()
 
     def reset_prefix_cache(self) -> int:

@@ -126,7 +126,10 @@ class Gap(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat(Event):
-    """Once a second while no step runs: the engine is alive. `step_age_us` is None before the first step."""
+    """Once a second while no step runs: the engine is alive. `step_age_us` is None before the first step.
+
+    One that repeats the last `seq` consumes no number: the process lives, and its step takes long.
+    """
 
     step_age_us: int | None
     kind: str = "beat"

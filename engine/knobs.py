@@ -29,9 +29,12 @@ KNOBS = {
 }
 
 
+FIELDS = frozenset(field.name for field in dataclasses.fields(EngineConfig))
+
+
 def effect(name: str) -> str:
     """How a change of this field takes effect. Raises ConfigError if there is no such field."""
-    if name not in {field.name for field in dataclasses.fields(EngineConfig)}:
+    if name not in FIELDS:
         raise ConfigError(f"{name[:60]} is no setting of an engine.")
     return KNOBS.get(name, RESTART)
 

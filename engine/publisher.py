@@ -16,9 +16,10 @@ from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
 from engine.emitter import EventRing
-from engine.events import Event, Gap, Hello, Key, Load, Text
+from engine.events import Beat, Event, Gap, Hello, Key, Load, Text
 
 POLL_SECONDS = 0.004  # the step thread wakes nobody: it only appends
+QUIET_SECONDS = 1.2  # a little more than an idle engine's beat
 RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
 MAX_COMMAND_BYTES = 16 * 2**20
 
@@ -33,6 +34,8 @@ class Publisher:
         ring: EventRing,
         ask_key: Callable[[], None],
         on_command: Callable[[str | bytes], None],
+        *,
+        quiet_seconds: float = QUIET_SECONDS,
     ) -> None:
         self._url = url
         self._token = token
@@ -41,7 +44,9 @@ class Publisher:
         self._on_command = on_command
         self._encoder = msgspec.json.Encoder()
         self._hello: Hello | None = None
-        self._last_seq = 0  # last numbered event sent
+        self._last: Event | None = None  # the last event sent
+        self._sent_at = time.monotonic()
+        self._quiet_seconds = quiet_seconds
         self._synced = True  # nothing is lost yet: the very first connection needs no key
         self._key_asked = False
         self._closing = threading.Event()
@@ -94,8 +99,17 @@ class Publisher:
                 self._key_asked = True
             if closing:
                 return True
+            if self._synced and time.monotonic() - self._sent_at > self._quiet_seconds:
+                self._send_pulse(socket)
             time.sleep(POLL_SECONDS)
         return False
+
+    def _send_pulse(self, socket: ClientConnection) -> None:
+        """A step takes long: say that the process lives, in an event that repeats the last number."""
+        last = self._last
+        if last is not None and self._hello is not None:
+            pulse = Beat(engine=last.engine, epoch=last.epoch, seq=last.seq, t=last.t, step_age_us=None)
+            self._send_raw(socket, pulse)
 
     def _send(self, socket: ClientConnection, item: Event | Text) -> None:
         if isinstance(item, Hello):
@@ -108,9 +122,14 @@ class Publisher:
             return  # a key is on its way and will cover it
         self._send_raw(socket, item)
         if isinstance(item, Event):
-            self._last_seq = item.seq
+            self._last = item
+
+    @property
+    def _last_seq(self) -> int:
+        return 0 if self._last is None else self._last.seq
 
     def _send_raw(self, socket: ClientConnection, item: Event | Text) -> None:
+        self._sent_at = time.monotonic()
         socket.send(self._encoder.encode(item).decode())
 
     def _receive(self, socket: ClientConnection) -> None:

@@ -16,6 +16,7 @@ from engine.config import EngineConfig
 from engine.core import EngineCore
 from engine.detokenizer import Detokenizer
 from engine.emitter import Emitter
+from engine.gate_action import GateAction
 from engine.request import Request, SamplingParams
 from engine.runner import SchedulerOutput
 from engine.scripted import EOS, Script, ScriptedRunner, byte_tokenizer, scripted_facts
@@ -110,6 +111,10 @@ class Harness:
     def step(self, us: int = 0) -> None:
         self.clock.advance(us)
         self.core.step()
+
+    def gate(self, action: Any, **values: Any) -> None:
+        """Move the gate: pause, run, step (steps=), rate (per_second=) or break (breakpoints=)."""
+        self.core.move_gate(GateAction(action, **values))
 
     def run(self, limit: int = 10_000) -> int:
         """Step until nothing is left to do; returns the number of steps."""

@@ -9,7 +9,7 @@ from tests.engine.harness import Harness
 
 
 def run_until_hit(engine: Harness, *on: str) -> events.Gate:
-    engine.core.set_breakpoints(Breakpoints(on))
+    engine.gate("break", breakpoints=Breakpoints(on))
     while engine.core.can_step:
         engine.step(1000)
     gate: events.Gate = engine.of(events.Gate)[-1]
@@ -54,7 +54,7 @@ def test_break_on_first_token_and_on_finish():
     engine = Harness()
     request = engine.add("abc", 3)
     assert run_until_hit(engine, "finish", "first_token").hit["on"] == "first_token"
-    engine.core.run()
+    engine.gate("run")
     assert run_until_hit(engine, "finish").hit == {"on": "finish", "step": 3, "request": request.request_id}
 
 
@@ -68,7 +68,7 @@ def test_break_on_a_chosen_request():
 def test_break_on_a_slow_step():
     engine = Harness()
     engine.add("a", 9)
-    engine.core.set_breakpoints(Breakpoints(["slow_step:5"]))
+    engine.gate("break", breakpoints=Breakpoints(["slow_step:5"]))
     engine.step(1000)
     assert engine.core.gate.open
     engine.core.timer.idle()
@@ -93,7 +93,7 @@ def test_running_on_forgets_the_hit_but_not_the_breakpoint():
     engine = Harness()
     engine.add("abc", 3)
     run_until_hit(engine, "first_token")
-    engine.core.run()
+    engine.gate("run")
     assert engine.core.gate.hit is None
     assert engine.core.gate.breakpoints.texts == ["first_token"]
     engine.check()
@@ -102,7 +102,7 @@ def test_running_on_forgets_the_hit_but_not_the_breakpoint():
 def test_a_breakpoint_ends_a_counted_run_of_steps():
     engine = Harness()
     engine.add("abc", 9)
-    engine.core.allow_steps(5)
+    engine.gate("step", steps=5)
     assert run_until_hit(engine, "first_token").hit["step"] == 1
     assert engine.core.gate.steps_left == 0
 
@@ -123,7 +123,7 @@ def test_too_many_breakpoints_are_refused():
 def test_a_rate_spaces_the_steps_and_marks_them():
     engine = Harness()
     request = engine.add("abc", 4)
-    engine.core.set_rate(10)
+    engine.gate("rate", per_second=10)
     engine.step()
     assert engine.core.wait_us == 100_000
     engine.clock.advance(40_000)
@@ -131,6 +131,6 @@ def test_a_rate_spaces_the_steps_and_marks_them():
     assert engine.of(events.Step)[-1].gated
     engine.run()
     assert request.gated_us > 0
-    engine.core.set_rate(None)
+    engine.gate("rate", per_second=None)
     assert engine.core.wait_us == 0
     engine.check()

@@ -244,7 +244,7 @@ def test_all_gauges_fall_to_zero_when_everybody_is_aborted_while_no_step_runs():
     engine = Harness()
     requests = [engine.add(letter * 50) for letter in "abcdef"]
     engine.step()
-    engine.core.pause()
+    engine.gate("pause")
     for request in requests:
         engine.core.abort(request.request_id)
     known = engine.folded()

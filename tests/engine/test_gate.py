@@ -92,13 +92,13 @@ def test_a_paused_engine_takes_no_step():
 def test_step_n_takes_exactly_n(count):
     engine = Harness(start_paused=True)
     engine.add("abc", max_tokens=20)
-    engine.core.allow_steps(count)
+    engine.gate("step", steps=count)
     assert take_all(engine) == count
 
 
 def test_steps_that_find_no_work_are_kept_for_it():
     engine = Harness(start_paused=True)
-    engine.core.allow_steps(2)
+    engine.gate("step", steps=2)
     assert take_all(engine) == 0
     engine.add("abc", max_tokens=20)
     assert take_all(engine) == 2
@@ -108,9 +108,9 @@ def test_run_goes_on_where_the_pause_held():
     engine = Harness()
     request = engine.add("abc", max_tokens=5)
     engine.step()
-    engine.core.pause()
+    engine.gate("pause")
     assert take_all(engine) == 0
-    engine.core.run()
+    engine.gate("run")
     assert take_all(engine) == 4
     assert request.num_output_tokens == 5
 
@@ -118,7 +118,7 @@ def test_run_goes_on_where_the_pause_held():
 def test_stepping_a_running_engine_pauses_it_after_the_steps():
     engine = Harness()
     engine.add("abc", max_tokens=20)
-    engine.core.allow_steps(2)
+    engine.gate("step", steps=2)
     assert take_all(engine) == 2
     assert engine.core.gate.state is GateState.PAUSED
 
@@ -126,10 +126,10 @@ def test_stepping_a_running_engine_pauses_it_after_the_steps():
 def test_every_move_of_the_gate_is_told():
     engine = Harness()
     engine.add("abc", max_tokens=20)
-    engine.core.pause()
-    engine.core.allow_steps(2)
+    engine.gate("pause")
+    engine.gate("step", steps=2)
     take_all(engine)
-    engine.core.run()
+    engine.gate("run")
     told = [(event.state, event.steps_left) for event in engine.of(events.Gate)]
     assert told == [("paused", 0), ("paused", 2), ("paused", 1), ("paused", 0), ("running", 0)]
 
@@ -148,7 +148,7 @@ def test_a_paused_engine_takes_aborts():
     engine = Harness()
     request = engine.add("abc" * 20)
     engine.step()
-    engine.core.pause()
+    engine.gate("pause")
     assert engine.core.abort(request.request_id)
     assert engine.folded()["blocks"]["counts"]["referenced"] == 0
     assert engine.folded()["queues"] == {"waiting": [], "running": []}
@@ -159,7 +159,7 @@ def test_a_step_by_hand_is_marked_so():
     engine = Harness()
     engine.add("abc", max_tokens=20)
     engine.step()
-    engine.core.allow_steps(1)
+    engine.gate("step", steps=1)
     engine.step()
     assert [step.gated for step in engine.of(events.Step)] == [False, True]
 
@@ -172,9 +172,9 @@ def test_a_request_carries_the_time_that_the_gate_was_held_during_its_life():
     engine = Harness()
     engine.add("abc", max_tokens=2)
     engine.step(us=10)
-    engine.core.pause()
+    engine.gate("pause")
     engine.clock.advance(500)
-    engine.core.run()
+    engine.gate("run")
     engine.step(us=10)
     assert gated_us(engine) == [500]
 
@@ -183,9 +183,9 @@ def test_a_request_that_ends_before_or_begins_after_the_pause_carries_none_of_it
     engine = Harness()
     engine.add("abc", max_tokens=1)
     engine.step(us=10)
-    engine.core.pause()
+    engine.gate("pause")
     engine.clock.advance(500)
-    engine.core.run()
+    engine.gate("run")
     engine.add("abc", max_tokens=1)
     engine.step(us=10)
     assert gated_us(engine) == [0, 0]
@@ -196,7 +196,7 @@ def test_a_request_that_arrives_while_paused_carries_only_its_own_share():
     engine.clock.advance(300)
     engine.add("abc", max_tokens=1)
     engine.clock.advance(200)
-    engine.core.run()
+    engine.gate("run")
     engine.step()
     assert gated_us(engine) == [200]
 
@@ -206,10 +206,10 @@ def test_a_pause_between_arrival_and_queue_counts_no_more_than_it_lasted():
     engine = Harness()
     request = engine.request("abc", max_tokens=1)
     engine.clock.advance(100)
-    engine.core.pause()
+    engine.gate("pause")
     engine.core.add(request)
     engine.clock.advance(50)
-    engine.core.run()
+    engine.gate("run")
     engine.step()
     assert gated_us(engine) == [50]
 

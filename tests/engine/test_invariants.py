@@ -138,10 +138,10 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(steps=st.integers(1, 3))
     def hold_and_step(self, steps):
-        self.engine.core.allow_steps(steps)
+        self.engine.gate("step", steps=steps)
         while self.engine.core.can_step:
             self.one_step(10)
-        self.engine.core.run()
+        self.engine.gate("run")
 
     @invariant()
     def sound(self):

@@ -9,6 +9,7 @@ import pytest
 
 from engine import events, loop
 from engine.core import EngineCore
+from engine.gate_action import GateAction
 from engine.loop import Command, EngineLoop
 from tests.engine.harness import Harness
 
@@ -115,7 +116,7 @@ def test_step_n_takes_exactly_n_and_then_beats_again(running):
     engine = running(start_paused=True)
     request = engine.engine.request("abc", max_tokens=50)
     engine.do(lambda core: core.add(request))
-    engine.do(lambda core: core.allow_steps(3))
+    engine.do(lambda core: core.move_gate(GateAction("step", steps=3)))
     engine.sink.wait_for(lambda sink: isinstance(sink[-1], events.Beat) and request.num_output_tokens)
     assert sum(isinstance(event, events.Step) for event in engine.sink) == 3
 

@@ -1,5 +1,7 @@
 """Who goes next and who gives way, under each policy, decided live if need be."""
 
+from pathlib import Path
+
 import pytest
 
 from engine import events
@@ -228,4 +230,4 @@ def test_a_reason_names_the_line_that_decided_it():
     engine.step()
     source = engine.of(events.Step)[-1].waiting[0].source
     path, _, line = source.partition(":")
-    assert "slots_full" in open(path).read().splitlines()[int(line) - 1]
+    assert "slots_full" in Path(path).read_text().splitlines()[int(line) - 1]

@@ -21,13 +21,13 @@ FACTS = scripted_facts(EngineConfig(model="scripted"))
 class Source:
     """The engine's side of a publisher: this thread emits, and hears when a key is wanted."""
 
-    def __init__(self, url: str, *, token: str = TOKEN, limit: int = 100) -> None:
+    def __init__(self, url: str, *, token: str = TOKEN, limit: int = 100, quiet_seconds: float = 60.0) -> None:
         self.ring = EventRing(limit)
         self.emitter = Emitter("main", "epoch", FakeClock(), self.ring)
         self.keys_asked: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.commands: queue.SimpleQueue[str | bytes] = queue.SimpleQueue()
         self.heard: list[str] = []  # both of them, in order
-        self.publisher = Publisher(url, token, self.ring, self._ask_key, self._on_command)
+        self.publisher = Publisher(url, token, self.ring, self._ask_key, self._on_command, quiet_seconds=quiet_seconds)
 
     def _ask_key(self) -> None:
         self.heard.append("key")
@@ -318,3 +318,19 @@ def test_numbers_have_no_holes_while_one_thread_emits_and_another_sends(app):
     connection.wait_for("beat", seq=2002)
     assert numbers(connection.received) == list(range(2, 2003))
     source.publisher.close()
+
+
+def test_a_long_step_is_no_silence(app):
+    """The engine's thread is busy and emits nothing; the process says that it lives, and takes no number for it."""
+    source = Source(app.url, quiet_seconds=0.02)
+    source.publisher.start()
+    try:
+        source.hello()
+        source.key()
+        connection = app.accept()
+        pulse = connection.wait_for("beat")
+        source.beats()
+        counted = connection.wait_for("beat", seq=2)
+    finally:
+        source.publisher.close()
+    assert (pulse["seq"], counted["seq"]) == (1, 2)
