@@ -211,7 +211,8 @@ def test_the_gates_reply_is_the_answer(engine: FakeEngine, client: httpx.Client)
 @pytest.mark.parametrize(
     ("body", "param"),
     [
-        ({}, "action"), ({"action": "fly"}, "action"), ({"action": "rate", "per_second": 0}, "per_second"), ({"action": []}, "action"),
+        ({}, "action"), ({"action": "fly"}, "action"), ({"action": []}, "action"),
+        ({"action": "rate", "per_second": 0}, "per_second"),
         ({"action": "break"}, "on"), ({"action": "step", "steps": 0}, "steps"),
         ({"action": "step", "steps": "2"}, "steps"), ({"action": "step", "steps": True}, "steps"),
         ({"action": "step", "steps": 10**9}, "steps"),
