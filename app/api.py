@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.bodies import parse_json
+from app.crash import safe_name
 from app.engines import Supervisor
 from app.history import compress
 from app.hub import Hub
@@ -149,8 +150,7 @@ async def recording(request: Request) -> Response:
     if not record.history:
         raise Problem(409, "There is nothing to record yet: the engine has not loaded.")
     data = await asyncio.to_thread(compress, record.history.lines())
-    name = f"stepscope-{record.id}-{record.epoch}.jsonl.gz"
-    safe = "".join(char if char.isascii() and (char.isalnum() or char in ".-_") else "_" for char in name)
+    safe = safe_name(f"stepscope-{record.id}-{record.epoch}.jsonl.gz")
     return Response(
         data, media_type="application/gzip", headers={"Content-Disposition": f'attachment; filename="{safe}"'}
     )

@@ -16,9 +16,11 @@ from collections import deque
 from pathlib import Path
 
 import engine
+from app.crash import write_bundle
 from app.hub import Hub
 from engine.config import EngineConfig
 from engine.flags import config_to_argv
+from engine.model_cache import cache_dir
 
 NAME = "main"
 TOKEN_VARIABLE = "STEPSCOPE_ENGINE_TOKEN"
@@ -112,6 +114,14 @@ class Supervisor:
         last = next((line for line in reversed(words) if line.strip()), "")[:LAST_WORDS_CHARS]
         reason = self._stop_reason or exit_reason(code, last)
         self._hub.engine_gone(NAME, reason, last or None)
+        if self._stop_reason is None:
+            await self._keep_what_led_to_it()
+
+    async def _keep_what_led_to_it(self) -> None:
+        lines = self._hub.engine(NAME).history.lines()
+        path = await asyncio.to_thread(write_bundle, cache_dir() / "crashes", NAME, lines)
+        if path is not None:
+            sys.stderr.write(f"What led to it is kept as a recording: {path}\n")
 
 
 def _kill_group(pid: int) -> None:

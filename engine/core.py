@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from engine import events, knobs
-from engine.breakpoints import Breakpoints, StepFacts
+from engine.breakpoints import Breakpoints, Hit, StepFacts
 from engine.config import EngineConfig, flag
 from engine.detokenizer import Detokenizer
 from engine.emitter import Emitter
@@ -24,6 +24,7 @@ from engine.scheduler import Scheduler
 from engine.snapshot import gate_facts
 from engine.text import TextOutput
 from engine.timing import Clock, StepTimer
+from engine.watchdog import Watchdog
 
 
 def no_cost(rows: list[ScheduledRow]) -> tuple[int, int]:
@@ -56,6 +57,7 @@ class EngineCore:
         self.gate = Gate(paused=config.start_paused, now_us=clock())
         self.text = TextOutput(make_detokenizer)
         self.scheduler = Scheduler(config, root_hash, self.text.on_token)
+        self.watchdog = Watchdog(self.scheduler)
         self.reporter = Reporter(emitter, self.scheduler, self.gate, self.text, cost)
 
     @property
@@ -165,15 +167,23 @@ class EngineCore:
         return num_blocks
 
     def _settle_gate(self, output: SchedulerOutput, finished: list[Request]) -> None:
-        """After a step has been reported: count it, and close the gate if it hit a breakpoint."""
+        """After a step has been reported: count it, and close the gate if it hit a breakpoint or cannot be."""
         gate, moved = self.gate, self.gate.took_step(self.timer.start_us)
-        if gate.breakpoints.texts:
+        wrong = self.watchdog.after_step(output)
+        hit = None if wrong is None else Hit(wrong, self.reporter.record.totals.steps, None)
+        if hit is None and gate.breakpoints.texts:
             facts = StepFacts(output, finished, self.reporter.numbers(output, finished, self.timer))
             hit = gate.breakpoints.check(facts)
-            if hit is not None:
-                gate.pause(self.clock(), hit)
-                moved = True
-        if moved:
+        if hit is not None:
+            gate.pause(self.clock(), hit)
+        if moved or hit is not None:
+            self._report_gate()
+
+    def check(self) -> None:
+        """While idle: close the gate if an invariant is broken, and say which."""
+        wrong = self.watchdog.when_idle()
+        if wrong is not None and (self.gate.hit is None or self.gate.hit.on != wrong):
+            self.gate.pause(self.clock(), Hit(wrong, self.reporter.record.totals.steps, None))
             self._report_gate()
 
     def _report_gate(self) -> None:

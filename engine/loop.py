@@ -64,6 +64,7 @@ class EngineLoop:
                 if not patience:
                     return
                 if patience == BEAT_SECONDS:
+                    self.core.check()
                     self._beat()
             else:
                 self._carry_out(command)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,8 +28,15 @@ class Served:
 
     def __init__(self, *flags: str) -> None:
         command = [sys.executable, "-m", "app", "serve", "--port", "0", *flags]
+        self._cache = tempfile.TemporaryDirectory()  # for what it keeps of crashes, lest tests fill the user's
         self.process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+            command,
+            cwd=ROOT,
+            env={"STEPSCOPE_CACHE": self._cache.name, **os.environ},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         self.lines: list[str] = []
         self.errors: list[str] = []
@@ -60,6 +69,8 @@ class Served:
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGKILL)
         self.process.wait(10)
+        with contextlib.suppress(OSError):  # the engine may be writing still
+            self._cache.cleanup()
 
 
 @contextlib.contextmanager
