@@ -156,13 +156,14 @@ def _submission(body: Json, content: Json, *, default_max_tokens: int | None) ->
 
 def _refuse_unknown(body: Json, *foreign: str) -> None:
     for name, value in body.items():
-        shown = name if name.isprintable() and len(name) <= 60 else "A field with an unusual name"
         if value is None or (name in _HANDLED and name not in foreign):
             continue
         if name not in _NEUTRAL:
-            raise RequestError(f"{shown} is not a parameter that this server knows.", param=name[:60])
+            plain = name.isprintable() and len(name) <= 60  # half a surrogate pair could not even be sent back
+            shown = name if plain else "A field with an unusual name"
+            raise RequestError(f"{shown} is not a parameter that this server knows.", param=name if plain else None)
         if not any(value == neutral and _same_kind(value, neutral) for neutral in _NEUTRAL[name]):
-            raise RequestError(f"{shown} is not supported yet; leave it out or at its neutral value.", param=name)
+            raise RequestError(f"{name} is not supported yet; leave it out or at its neutral value.", param=name)
 
 
 def _same_kind(value: object, neutral: object) -> bool:

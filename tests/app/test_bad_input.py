@@ -60,6 +60,7 @@ BAD_CHATS = {
     "string": json.dumps(chat("x", top_k="5")).encode(),
     "unknown role": b'{"messages": [{"role": "wizard", "content": "x"}]}',
     "lone surrogate": rb'{"messages": [{"role": "user", "content": "\ud800"}]}',
+    "lone surrogate as a name": rb'{"\ud800": 1, "messages": [{"role": "user", "content": "x"}]}',
     "null byte": rb'{"messages": [{"role": "user", "content": "a\u0000b"}]}',
     "too long": json.dumps(chat("x" * (CONTEXT + 1))).encode(),
     "not utf-8": b'{"messages": [{"role": "user", "content": "\xff"}]}',
