@@ -1,8 +1,9 @@
 """/metrics: Prometheus, prefix `stepscope:`, vLLM's suffixes where the meaning is equal.
 
 Gauges and counters are read from the folded state when asked for, so they are true while idle and after an abort;
-histograms take one sample per finished request. An undefined duration gives no sample, and neither does a
-request that was held by the gate. One series per engine; counters go on across restarts.
+histograms take one sample per finished request, that of ITL one per gap between deliveries. An undefined duration
+gives no sample, and neither does one that the gate held or in which events were lost. One series per engine; counters
+go on across restarts.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Metrics:
         self._before: dict[str, Json] = {}  # totals of an engine's earlier epochs
         self._current: dict[str, tuple[str | None, Json]] = {}  # its epoch and totals when last looked at
         self._prompt_tokens: dict[str, int] = {}
-        self._accepted_us: dict[str, int] = {}  # request -> when its last delivery was
+        self._accepted_us: dict[str, dict[str, int]] = {}  # engine -> request -> when its last delivery was
         self._histograms = {
             field: Histogram(PREFIX + name, text, ["engine"], buckets=_BUCKETS, registry=self.registry)
             for field, (name, text) in _HISTOGRAMS.items()
@@ -75,8 +76,9 @@ class Metrics:
             self._observe_step(record.id, event)
         elif event["kind"] == "request":
             self._observe_request(record.id, event)
-        elif event["kind"] == "hello":
-            self._accepted_us.clear()
+        elif event["kind"] in ("hello", "gate", "gap"):
+            self._accepted_us.pop(record.id, None)  # what comes next is no gap between two deliveries
+        if event["kind"] == "hello":
             self._show_series(record.id)
         if record.state is not None:
             self._note_totals(record)
@@ -90,7 +92,7 @@ class Metrics:
         if event["event"] == "arrived":
             self._prompt_tokens[engine] = self._prompt_tokens.get(engine, 0) + event["num_prompt_tokens"]
         elif event["event"] == "finished":
-            self._accepted_us.pop(event["request"], None)
+            self._accepted_us.get(engine, {}).pop(event["request"], None)
             if event["timings"]["gated_us"]:
                 return
             for field, histogram in self._histograms.items():
@@ -99,13 +101,14 @@ class Metrics:
                     histogram.labels(engine).observe(value / 1e6)
 
     def _observe_step(self, engine: str, event: Json) -> None:
+        accepted_us = self._accepted_us.setdefault(engine, {})
         for row in event["rows"]:
             if not row["out"]:
                 continue
-            before = self._accepted_us.get(row["request"])
+            before = accepted_us.get(row["request"])
             if before is not None and not event["gated"]:
                 self._itl.labels(engine).observe((event["accepted_us"] - before) / 1e6)
-            self._accepted_us[row["request"]] = event["accepted_us"]
+            accepted_us[row["request"]] = event["accepted_us"]
 
     def _note_totals(self, record: EngineRecord) -> None:
         assert record.state is not None

@@ -116,6 +116,47 @@ def test_inter_token_latency_is_the_gap_between_deliveries(engine: LocalEngine, 
     assert read("inter_token_latency_seconds_sum") == 0.75
 
 
+def deliver(engine: LocalEngine, number: int, accepted_us: int) -> None:
+    """A step that gives R1 one token."""
+    engine.step(number, row("R1", computed=7 + number), accepted_us=accepted_us)
+
+
+def test_a_gap_that_the_gate_held_is_no_inter_token_latency(engine: LocalEngine, read: Read) -> None:
+    engine.arrived("R1")
+    engine.admitted("R1")
+    deliver(engine, 1, 1_000_000)
+    engine.say("gate", state="paused", steps_left=0)
+    engine.say("gate", state="running", steps_left=0)
+    deliver(engine, 2, 61_000_000)
+    deliver(engine, 3, 61_250_000)
+    assert read("inter_token_latency_seconds_count") == 1
+    assert read("inter_token_latency_seconds_sum") == 0.25
+
+
+def test_a_gap_in_which_deliveries_were_lost_is_no_inter_token_latency(engine: LocalEngine, read: Read) -> None:
+    engine.arrived("R1")
+    engine.admitted("R1")
+    deliver(engine, 1, 1_000_000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "send_raw", lambda text: None)
+        deliver(engine, 2, 1_250_000)
+    engine.beat()
+    engine.key()
+    deliver(engine, 3, 1_500_000)
+    assert read("inter_token_latency_seconds_count") == 0
+
+
+def test_an_engine_that_starts_disturbs_nobody_elses_inter_token_latency(
+    hub: Hub, engine: LocalEngine, read: Read
+) -> None:
+    engine.arrived("R1")
+    engine.admitted("R1")
+    deliver(engine, 1, 1_000_000)
+    LocalEngine(hub, "other").greet()
+    deliver(engine, 2, 1_250_000)
+    assert read("inter_token_latency_seconds_count", engine="main") == 1
+
+
 def test_an_engine_that_is_gone_runs_nothing(hub: Hub, engine: LocalEngine, read: Read) -> None:
     engine.arrived("R1")
     engine.admitted("R1")
