@@ -93,6 +93,9 @@ class Hub:
         self._links[name] = link
         record = self.engine(name)
         record.connected, record.key_asked = True, False
+        for entry in self.ledger.live(name):
+            if entry.abort_due:
+                self.abort(entry)
         return name
 
     def starting(self, name: str) -> None:
@@ -214,7 +217,9 @@ class Hub:
         return f"c{next(self._cmd_ids)}"
 
     def next_request_id(self) -> str:
-        return f"R{next(self._request_ids)}"
+        """A fresh id: an engine that was attached before this app started may still know some of the first ones."""
+        known = {request for record in self.engines.values() if record.state for request in record.state["requests"]}
+        return next(name for number in self._request_ids if (name := f"R{number}") not in known)
 
     def submit(self, record: EngineRecord, entry: Entry, command: Json) -> None:
         """Hand a request to its engine. Raises EngineAway, and then keeps no entry."""
@@ -222,10 +227,15 @@ class Hub:
         self.ledger.open(entry)
 
     def abort(self, entry: Entry) -> None:
-        """Ask the engine to end a request; asking twice, or for one that is over, does no harm."""
-        entry.wanted = False
-        with contextlib.suppress(EngineAway):
+        """Ask the engine to end a request; asking twice, or for one that is over, does no harm.
+
+        An engine that is away is asked once it is back.
+        """
+        entry.wanted, entry.abort_due = False, False
+        try:
             self.send(self.engine(entry.engine), {"cmd": "abort", "request": entry.id})
+        except EngineAway:
+            entry.abort_due = True
 
     # -- viewers ---------------------------------------------------------------------------------------------
 

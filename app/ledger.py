@@ -37,7 +37,8 @@ class Entry:
     rejected: Json | None = None
     finished: Json | None = None
     lost: str | None = None  # why nothing more will come
-    wanted: bool = True  # somebody still waits for it; an abort has not been sent
+    wanted: bool = True  # somebody still waits for it; it has not been aborted
+    abort_due: bool = False  # it has been, but its engine could not be told yet
     num_cached_tokens: int = 0
     first_token_at: float | None = None  # app clock: its first token was heard of
     written_at: float | None = None  # app clock: its first text had been handed to the client's socket
@@ -103,20 +104,21 @@ class Ledger:
                 self._note_row(event, row)
             return
         entry = self._entry(event)
+        was_over = entry.over
         entry.timeline.append({name: value for name, value in event.items() if name not in _HEADER})
         match event["event"]:
             case "arrived":
                 entry.arrived, entry.owner = event, event["owner"]
             case "rejected":
                 entry.rejected = event
-                self._retire(entry)
             case "admitted":
                 entry.num_cached_tokens = event["cached"]
             case "first_token":
                 entry.first_token_at = now
             case "finished":
                 entry.finished = event
-                self._retire(entry)
+        if entry.over and not was_over:
+            self._retire(entry)
         entry.touch()
 
     def add_text(self, event: Json) -> None:

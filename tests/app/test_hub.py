@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from typing import Any
@@ -136,8 +137,10 @@ def test_the_engines_own_gap_is_handed_on_with_its_key(hub: Hub, engine: LocalEn
 
 def test_a_key_that_says_nothing_new_is_not_handed_on(hub: Hub, engine: LocalEngine) -> None:
     frame(hub)
+    n = hub.n
     engine.key()
     hub._tick(time.monotonic())
+    assert hub.n == n
     assert hub.engines["main"].state == engine.state
 
 
@@ -273,6 +276,23 @@ def test_requests_that_were_given_up_are_aborted_when_their_engine_comes_back(hu
     assert ("abort", "R1") in [(command["cmd"], command.get("request")) for command in engine.commands.queue]
 
 
+def test_an_abort_that_could_not_be_sent_is_sent_when_the_engine_is_back(hub: Hub, engine: LocalEngine) -> None:
+    record = hub.engines["main"]
+    record.restartable = True
+    hub.submit(record, Entry(id="R1", engine="main"), {"prompt": "x"})
+    engine.arrived("R1")
+
+    async def hang_up_while_it_is_away() -> None:
+        hub.disconnected("main", engine, "Its connection was closed.")
+        hub.abort(hub.ledger.entries["R1"])
+
+    asyncio.run(hang_up_while_it_is_away())
+    assert "abort" not in engine.told()
+    engine._known = False
+    engine.send_raw(json.dumps(record.hello))
+    assert engine.told().count("abort") == 1
+
+
 def lose_the_end_of(engine: LocalEngine, request: str) -> None:
     """The engine finishes a request, but that event is lost; a key follows."""
     body = {"reason": "stop", "detail": None, "finished_us": 1, "num_output_tokens": 1, "timings": timings()}
@@ -325,6 +345,13 @@ def test_a_request_that_could_not_be_sent_is_not_remembered(hub: Hub, engine: Lo
     with pytest.raises(EngineAway):
         hub.submit(hub.engines["main"], Entry(id="R1", engine="main"), {"prompt": "x"})
     assert hub.ledger.entries == {}
+
+
+def test_a_new_id_is_none_that_an_attached_engine_still_knows(hub: Hub, engine: LocalEngine) -> None:
+    engine.arrived("R1")
+    engine.arrived("R2")
+    engine.finished("R2", "abort", tokens=0)
+    assert hub.next_request_id() == "R3"
 
 
 def test_an_observer_that_fails_does_not_stop_the_stream(hub: Hub, engine: LocalEngine) -> None:
