@@ -65,6 +65,13 @@ def test_a_request_ends_once() -> None:
     assert len(ledger._over) == 1
 
 
+def test_a_lost_request_whose_end_comes_after_all_takes_one_place() -> None:
+    ledger = ledger_with("R1")
+    ledger.lose(ledger.entries["R1"], "why")
+    ledger.apply({"kind": "request", "event": "finished", "request": "R1", "engine": "main"}, now=0.0)
+    assert len(ledger._over) == 1
+
+
 def test_a_long_timeline_keeps_its_newest_part() -> None:
     ledger = ledger_with("R1")
     row = {"request": "R1", "phase": "decode", "scheduled": 1, "computed": 1, "out": 1}
