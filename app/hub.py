@@ -25,7 +25,7 @@ from app.wire import Json, WireError, encode, read_event
 
 FRAMES_PER_S = 30
 CHECK_S = 0.25  # how often the engines' statuses are looked at when nothing happens
-HEARTBEAT_S = 10.0  # an empty frame after this long without one, for proxies that drop idle sockets
+HEARTBEAT_S = 5.0  # an empty frame after this long without one: proxies drop idle sockets, and pages notice a dead line
 REPLY_TIMEOUT_S = 5.0
 MAX_NAME = 64  # characters of an engine's name
 RECONNECT_GRACE_S = 5.0  # a lost engine socket may come back this long before its engine counts as gone

@@ -159,7 +159,6 @@ connect({
     store.connection = phase;
     loop.invalidateNow();
   },
-  expectsBeats: () => ["ready", "paused", "loading"].includes(store.engine?.about.status),
 });
 
 async function fetchOlder(engine) {

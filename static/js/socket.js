@@ -5,12 +5,12 @@
 
 const FIRST_DELAY_MS = 250;
 const MAX_DELAY_MS = 8000;
-/** An engine that is up says something every second; after this long in silence the line is taken for dead. */
+/** The hub says something every 5 s, whatever its engines do; after this long in silence the line is taken for dead. */
 const SILENCE_MS = 8000;
 
 /**
  * @param {{frame: (frame: Object<string, any>) => boolean, text: (items: Object<string, any>[]) => void,
- *          phase: (phase: "connecting" | "live" | "stale") => void, expectsBeats: () => boolean}} on
+ *          phase: (phase: "connecting" | "live" | "stale") => void}} on
  *        `frame` returns false when it does not follow the last one; the socket then asks for a fresh key.
  */
 export function connect(on) {
@@ -71,10 +71,13 @@ export function connect(on) {
     setTimeout(open, ceiling * (0.5 + Math.random() / 2));
   }
 
-  document.addEventListener("visibilitychange", () => send({ visible: !document.hidden }));
+  document.addEventListener("visibilitychange", () => {
+    heard = performance.now(); // a hidden page is sent nothing, so its silence meant nothing
+    send({ visible: !document.hidden });
+  });
   setInterval(() => {
     const quiet = performance.now() - heard > SILENCE_MS;
-    if (quiet && !document.hidden && on.expectsBeats() && socket?.readyState === WebSocket.OPEN) drop();
+    if (quiet && !document.hidden && socket?.readyState === WebSocket.OPEN) drop();
   }, 1000);
   open();
 }
