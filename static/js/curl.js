@@ -2,7 +2,8 @@
  * "Copy as curl": the request that a card stands for, as one command for a shell.
  */
 
-const KEPT = ["temperature", "top_k", "top_p", "seed", "max_tokens", "stop"];
+/** Stop strings are text, so the public events do not carry them: those that were given are left out. */
+const KEPT = ["temperature", "top_k", "top_p", "seed", "max_tokens", "stop_token_ids", "ignore_eos"];
 
 /**
  * @param {HTMLElement} card
@@ -23,9 +24,8 @@ export function curlCommand(card, form, texts, engine) {
 
 function samplingOf(facts) {
   const given = { ...facts?.sampling, max_tokens: facts?.max_tokens };
-  return Object.fromEntries(
-    KEPT.filter((name) => given[name] !== null && given[name] !== undefined && String(given[name]) !== "").map((name) => [name, given[name]]),
-  );
+  const asked = (value) => value !== null && value !== undefined && value !== false && String(value) !== "";
+  return Object.fromEntries(KEPT.filter((name) => asked(given[name])).map((name) => [name, given[name]]));
 }
 
 /** The turns of its conversation up to this one. */

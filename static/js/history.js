@@ -24,6 +24,7 @@ export const STEPS_KEPT = 2000;
 const LANES_KEPT = 300;
 const SAMPLES_KEPT = 500;
 const PREEMPTIONS_KEPT = 30;
+const GAPS_KEPT = 200;
 /** Columns kept free after a finished lane, for its label. */
 const LABEL_COLUMNS = 22;
 
@@ -102,6 +103,7 @@ function joinKey(history, event, state) {
   beginEpoch(history, event.epoch);
   const now = history.base + state.step;
   if (history.steps.size && now > history.last) history.gaps.push({ from: history.last + 1, to: now });
+  if (history.gaps.length > GAPS_KEPT) history.gaps.shift();
   history.last = Math.max(history.last, now);
   for (const id of state.finished) {
     const facts = state.requests[id];

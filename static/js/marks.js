@@ -74,13 +74,6 @@ export function drawChosenColumn(g, plot, top, bottom, { axis, lit, palette }) {
   hollow(g, x - 1, top, axis.px + 1, bottom - top, palette.fg, 1);
 }
 
-/** Text that fits, or nothing. @returns {boolean} whether it was drawn */
-export function textIfFits(g, text, x, y, room) {
-  if (g.measureText(text).width > room) return false;
-  g.fillText(text, x, y);
-  return true;
-}
-
 /** "12/64", output tokens so far against the limit. */
 export function outputShare(facts) {
   return facts ? `${facts.num_output_tokens}/${facts.max_tokens}` : NONE;

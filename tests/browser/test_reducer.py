@@ -5,15 +5,18 @@ from __future__ import annotations
 import copy
 import gzip
 import json
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page
 
+from app.hub import HEARTBEAT_S
 from app.state import fold
 from tests.app.fakes import until
 from tests.app.processes import Served, serving
+from tests.browser.actions import send, settle
 from tests.browser.conftest import OpenPage
 
 pytestmark = pytest.mark.browser
@@ -129,6 +132,47 @@ def test_an_idle_engine_has_a_rate_of_nought_and_a_gated_one_none(page: Page) ->
     assert call(page, "metrics", gated) == {"prefill": None, "decode": None}
 
 
+SILENT_LINE = """async (seconds) => {
+  const { connect } = await import("/static/js/socket.js");
+  const real = { WebSocket, setInterval, now: performance.now };
+  let check, message, now = 0, closed = 0;
+  window.setInterval = (does) => (check = does);
+  performance.now = () => now;
+  window.WebSocket = class {
+    static OPEN = 1;
+    readyState = 1;
+    addEventListener = (kind, heard) => kind === "message" && (message = heard);
+    send() {}
+    close() { closed += 1; }
+  };
+  const show = (hidden) => {
+    Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+  };
+  try {
+    connect({ frame: () => true, text() {}, phase() {} });
+    message({ data: JSON.stringify({ hub: "h", n: 1, events: [] }) });
+    if (seconds.hidden) show(true);
+    now += 1000 * (seconds.hidden ?? seconds.heard);
+    if (seconds.hidden) show(false);
+    check();
+    return closed;
+  } finally {
+    Object.assign(window, { WebSocket: real.WebSocket, setInterval: real.setInterval });
+    performance.now = real.now;
+  }
+}"""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "closed"), [({"heard": HEARTBEAT_S + 1}, 0), ({"heard": 2 * HEARTBEAT_S}, 1), ({"hidden": 600}, 0)]
+)
+def test_a_line_is_dead_when_a_heartbeat_is_missing_but_not_after_being_hidden(
+    page: Page, seconds: dict[str, float], closed: int
+) -> None:
+    assert page.evaluate(SILENT_LINE, seconds) == closed
+
+
 def test_text_is_placed_by_characters_not_by_code_units(page: Page) -> None:
     script = """(() => {
       const texts = m.createTexts();
@@ -152,6 +196,21 @@ def test_a_broken_invariant_is_named(page: Page) -> None:
     assert "is not" in broken
 
 
+def test_a_curl_command_carries_the_sampling_of_its_request(page: Page) -> None:
+    send(page, "It's me", max_tokens=5)
+    settle(page)
+    script = """(() => {
+      const card = document.querySelector("#answers [data-request]");
+      const engine = { state: structuredClone(stepscope.state()) };
+      const given = { ignore_eos: true, stop_token_ids: [7] };
+      Object.assign(engine.state.requests[card.dataset.request].sampling, given);
+      return m.curlCommand(card, document.getElementById("prompt-form"), { get: () => "" }, engine);
+    })()"""
+    body = json.loads(shlex.split(call(page, "curl", script))[-1])
+    assert body["messages"] == [{"role": "user", "content": "It's me"}]
+    assert (body["max_tokens"], body["ignore_eos"], body["stop_token_ids"]) == (5, True, [7])
+
+
 def test_steps_that_never_reached_the_page_are_a_gap(page: Page) -> None:
     script = """(() => {
       const history = m.createHistory();
@@ -163,3 +222,25 @@ def test_steps_that_never_reached_the_page_are_a_gap(page: Page) -> None:
       return [history.gaps, history.last];
     })()"""
     assert call(page, "history", script) == [[{"from": 6, "to": 9}], 9]
+
+
+def test_gaps_that_are_remembered_are_bounded(page: Page) -> None:
+    script = """(() => {
+      const history = m.createHistory();
+      const state = structuredClone(stepscope.state());
+      history.steps.set(0, { step: 0, rows: [] });
+      for (let step = 1; step <= 1000; step += 1) m.remember(history, { kind: "key", epoch: "e" }, { ...state, step });
+      return [history.gaps.length, history.gaps.at(-1).to];
+    })()"""
+    assert call(page, "history", script) == [200, 1000]
+
+
+def test_only_gated_requests_of_the_window_are_said_to_be_left_out(page: Page) -> None:
+    script = """(() => {
+      const sample = (gated_us) => ({ id: "R", timings: { ttft_us: 1, tpot_us: 1, e2e_us: 1, gated_us } });
+      const finished = [...new Array(9).fill(sample(1)), ...new Array(m.WINDOW - 1).fill(sample(0)), sample(1)];
+      const root = document.getElementById("panel-latency");
+      m.latency.detail(root, { history: { finished } });
+      return root.querySelector(".detail").textContent;
+    })()"""
+    assert "1 gated left out." in call(page, "panels/latency", script)

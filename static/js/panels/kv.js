@@ -117,7 +117,7 @@ function blockWords(id, view) {
     parts.push(`held by ${held.owners.map(requestName).join(", ")}`);
   }
   const next = state.blocks.victims.indexOf(id);
-  if (next >= 0) parts.push(next === 0 ? "next to be handed out" : `${next + 1}th to be handed out`);
+  if (next >= 0) parts.push(next === 0 ? "next to be handed out" : `to be handed out after ${plural(next, "other block")}`);
   if (state.blocks.hashes[id]) parts.push(`hash ${state.blocks.hashes[id].slice(0, 12)}`);
   const earlier = (history.owners.get(id) ?? []).filter((owner) => !held?.owners.includes(owner));
   if (earlier.length) parts.push(`earlier ${earlier.map(requestName).join(", ")}`);

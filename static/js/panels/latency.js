@@ -47,7 +47,7 @@ export const latency = {
   detail(root, view) {
     if (!view.history) return;
     for (const { name } of TIMINGS) writePercentiles(root.querySelector(`[data-timing="${name}"]`), view, name);
-    const gated = view.history.finished.filter(({ timings }) => timings.gated_us > 0).length;
+    const gated = view.history.finished.slice(-WINDOW).filter(({ timings }) => timings.gated_us > 0).length;
     const left = gated ? ` ${count(gated)} gated left out.` : "";
     root.querySelector(".detail").textContent = `Window: the last ${WINDOW} finished requests this page knows. Grey: too few samples to mean much.${left}`;
   },
