@@ -121,6 +121,17 @@ def test_what_happened_while_the_line_was_down_is_caught_up_on(open_page: OpenPa
     assert page.evaluate("stepscope.state()")["totals"] == served_state["totals"]
 
 
+def test_the_answers_of_others_do_not_pile_up(open_page: OpenPage) -> None:
+    with serving("--scripted-step-ms", "0", "--share-text", "all") as shared:
+        page = open_page(shared.url)
+        for number in range(70):
+            body = {"prompt": f"{number}", "max_tokens": 2}
+            request = shared.client.post("/v1/completions", json=body).json()["id"].removeprefix("cmpl-")
+        expect(page.locator(f"[data-request={request}] .said")).not_to_be_empty()
+        assert page.locator("#answers [data-request]").count() == 60
+        page.close()
+
+
 def test_drafts_survive_a_reload(page: Page) -> None:
     page.fill("#prompt", "unfinished business")
     page.reload()

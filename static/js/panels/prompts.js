@@ -59,6 +59,7 @@ export function mountPrompts(page) {
         const card = cards.get(item.request) ?? cardFor(item, list, cards);
         if (change !== null) put(card.querySelector(".said"), change);
       }
+      prune(cards, texts); // with --share-text all, cards come that no form of this page asked for
     },
   };
 }
@@ -126,6 +127,11 @@ function adopt(list, cards, texts) {
     if (!said.textContent && texts.get(id)) put(said, { whole: texts.get(id) });
     gather(card, list);
   }
+  prune(cards, texts);
+}
+
+/** Forget the oldest cards. */
+function prune(cards, texts) {
   for (const id of [...cards.keys()].slice(0, Math.max(0, cards.size - CARDS_KEPT))) {
     discard(cards.get(id));
     cards.delete(id);
