@@ -113,6 +113,8 @@ def read_gguf(path: Path) -> GGUFFile:
             ) from None
         except ValueError as error:
             raise LoadError(f"{path} is damaged: its header holds an unknown {error}.") from None
+        except RecursionError:
+            raise LoadError(f"{path} is damaged: its header holds lists in lists without end.") from None
 
 
 def _read_body(path: Path, cursor: _Cursor, size: int) -> GGUFFile:
@@ -123,6 +125,8 @@ def _read_body(path: Path, cursor: _Cursor, size: int) -> GGUFFile:
         metadata[key] = cursor.value(cursor.unpack("I"))
     raw = [_read_tensor_info(cursor) for _ in range(num_tensors)]
     alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
+    if not isinstance(alignment, int) or alignment < 1:
+        raise ValueError(f"alignment {alignment!r:.40}")
     start = -(-cursor.at // alignment) * alignment
     tensors = {tensor.name: tensor for tensor in _place(raw, start)}
     end = max((tensor.offset + tensor.num_bytes for tensor in tensors.values()), default=start)

@@ -14,6 +14,15 @@ from engine.errors import LoadError
 
 ARCHITECTURES: Final = ("LlamaForCausalLM",)
 _REQUIRED: Final = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
+_OPTIONAL: Final[dict[str, type | tuple[type, ...]]] = {  # null equals absent
+    "num_key_value_heads": int,
+    "head_dim": int,
+    "max_position_embeddings": int,
+    "rms_norm_eps": (int, float),
+    "rope_theta": (int, float),
+    "rope_scaling": dict,
+    "rope_parameters": dict,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +72,9 @@ def parse_model_config(raw: Mapping[str, Any], where: str) -> ModelConfig:
     for name in _REQUIRED:
         if not isinstance(raw.get(name), int) or raw[name] < 1:
             raise LoadError(f"{where} has no usable {name}: it is {raw.get(name)!r}, and must be a number from 1.")
+    for name, kind in _OPTIONAL.items():
+        if raw.get(name) is not None and not isinstance(raw[name], kind):
+            raise LoadError(f"{where} has no usable {name}: it is {raw[name]!r:.40}.")
     if raw.get("hidden_act", "silu") != "silu":
         raise LoadError(f"{where} asks for hidden_act {raw['hidden_act']!r}; only silu is implemented.")
     heads = raw["num_attention_heads"]
@@ -81,8 +93,8 @@ def parse_model_config(raw: Mapping[str, Any], where: str) -> ModelConfig:
         num_kv_heads=kv_heads,
         head_dim=head_dim,
         vocab_size=raw["vocab_size"],
-        max_position_embeddings=raw.get("max_position_embeddings", 2048),
-        rms_norm_eps=raw.get("rms_norm_eps", 1e-6),
+        max_position_embeddings=raw.get("max_position_embeddings") or 2048,
+        rms_norm_eps=1e-6 if raw.get("rms_norm_eps") is None else raw["rms_norm_eps"],
         rope=_rope(raw, where),
         tie_word_embeddings=bool(raw.get("tie_word_embeddings", False)),
         attention_bias=bool(raw.get("attention_bias", False)),
@@ -113,7 +125,7 @@ def _rope(raw: Mapping[str, Any], where: str) -> RopeConfig:
     """Both spellings: `rope_theta` beside `rope_scaling` (transformers 4) and `rope_parameters` (transformers 5)."""
     settings = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
     kind = settings.get("rope_type", settings.get("type", "default"))
-    theta = settings.get("rope_theta", raw.get("rope_theta", 10_000.0))
+    theta = settings.get("rope_theta") or raw.get("rope_theta") or 10_000.0
     if kind not in ("default", "linear", "llama3"):
         raise LoadError(f"{where} asks for rotary embedding of type {kind!r}; supported: default, linear, llama3.")
     if settings.get("partial_rotary_factor", raw.get("partial_rotary_factor", 1.0)) not in (None, 1.0):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from engine.config import DEFAULT_MODEL, EngineConfig
 from engine.errors import ConfigError, LoadError
+from engine.gguf_file import read_gguf
 from engine.model_source import ModelSource, SourceKind, find_source
 from engine.models.config import parse_model_config
 from tests.engine.tiny import tiny_config, write_folder, write_gguf
@@ -132,6 +134,22 @@ def test_a_file_that_only_calls_itself_gguf(tmp_path: Path):
     assert "is not a GGUF file" in refusal(tmp_path / "fake.gguf")
 
 
+@pytest.mark.parametrize(
+    ("key", "kind", "value"),
+    [
+        ("general.alignment", 4, struct.pack("<I", 0)),
+        ("general.alignment", 8, struct.pack("<Q", 1) + b"x"),
+        ("deep", 9, struct.pack("<IQ", 9, 1) * 2000),
+    ],
+)
+def test_a_gguf_whose_header_makes_no_sense(tmp_path: Path, key: str, kind: int, value: bytes):
+    header = b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", len(key)) + key.encode()
+    file = tmp_path / "odd.gguf"
+    file.write_bytes(header + struct.pack("<I", kind) + value + bytes(64))
+    with pytest.raises(LoadError, match="is damaged"):
+        read_gguf(file)
+
+
 def test_a_file_that_is_no_gguf(folder: Path):
     assert "give the folder that holds them" in refusal(folder / "model.safetensors")
 
@@ -229,6 +247,9 @@ def test_the_load_format_must_fit_the_file(gguf_file: Path):
         ({"vocab_size": 0}, "no usable vocab_size"),
         ({"hidden_size": None}, "no usable hidden_size"),
         ({"head_dim": 15}, "needs an even number"),
+        ({"num_key_value_heads": [2, 1]}, "no usable num_key_value_heads"),  # one per layer, as some GGUFs have it
+        ({"max_position_embeddings": "2048"}, "no usable max_position_embeddings"),
+        ({"rope_scaling": "linear"}, "no usable rope_scaling"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "rotary embedding of type 'yarn'"),
         ({"rope_scaling": {"type": "linear"}}, "leaves out factor"),
         ({"partial_rotary_factor": 0.5}, "only part of each head"),
