@@ -128,7 +128,9 @@ class Frontend:
         try:
             return self._template.render(messages=messages, add_generation_prompt=True, **self._special_tokens)
         except jinja2.TemplateError as error:
-            said = str(error).encode(errors="replace").decode()  # it may quote what no check has seen
+            said = str(error).encode(errors="replace").decode()  # it may hold what no check has seen
+            if any(message["content"] and message["content"] in said for message in messages):
+                said = "it quotes them, which is not for everybody to read."  # a refusal is a public event
             raise RequestError(f"The model's chat template refuses these messages: {said}", param="messages") from None
         except Exception:  # a template is a program, and can fail like one
             raise RequestError("The model's chat template cannot render these messages.", param="messages") from None

@@ -7,6 +7,7 @@ steps, whatever state the engine is in, and answered by a `reply` event.
 from __future__ import annotations
 
 import queue
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -82,6 +83,9 @@ class EngineLoop:
             error = command.action(self.core)
         except StepscopeError as refused:
             error = str(refused)
+        except Exception:  # a command is one client's; it fails alone, and its reason is for the terminal
+            traceback.print_exc()
+            error = "The engine could not carry out this command; its log says why."
         if command.cmd_id is not None:
             self.core.emitter.emit(
                 events.Reply,

@@ -186,18 +186,18 @@ class Scheduler:
     def _obstacle(self, request: Request, hits: list[int], budget: int) -> WaitReason | None:
         """Why this waiting request cannot start in this step; None if it can."""
         config, name, static = self.config, request.request_id, self.config.batching == Batching.STATIC
+        computing = None if static else self.kv.computing_next(request, len(hits), self.running)
+        if computing is not None:  # asked first: nobody is preempted for one that would wait for its prefix
+            return _reason("prefix_pending", name, by=computing.request_id)
         if len(self.running) >= config.max_num_seqs:
             return _reason("slots_full", name, limit=config.max_num_seqs)
         to_compute = request.num_tokens - len(hits) * config.block_size
         if budget < (1 if config.enable_chunked_prefill else to_compute):
             return _reason("budget_spent", name, limit=config.max_num_batched_tokens)
-        computing = None if static else self.kv.computing_next(request, len(hits), self.running)
-        if computing is not None:
-            return _reason("prefix_pending", name, by=computing.request_id)
         needs = self._blocks_at_admission(request) - len(hits)
-        free = self.kv.available(hits) - (self._watermark_blocks if self.running else 0)
-        if needs > free:
-            return _reason("blocks_short", name, needs=needs, free=max(0, free))
+        free, kept_back = self.kv.available(hits), self._watermark_blocks if self.running else 0
+        if needs > free - kept_back:
+            return _reason("blocks_short", name, needs=needs, free=free, limit=kept_back or None)
         return None
 
     def _blocks_at_admission(self, request: Request) -> int:

@@ -174,3 +174,17 @@ def test_a_runner_that_raises_ends_the_loop_with_its_error():
     engine.runner.forward = lambda batch: 1 // 0
     with pytest.raises(ZeroDivisionError):
         EngineLoop(engine.core, queue.SimpleQueue()).run()
+
+
+def test_a_command_that_raises_fails_alone(running):
+    engine = running()
+
+    def broken(core: EngineCore) -> None:
+        raise ValueError("a secret")
+
+    engine.do(broken)
+    engine.do(lambda core: None)
+    first, second = (event for event in engine.sink if isinstance(event, events.Reply))
+    assert not first.ok
+    assert "secret" not in first.error
+    assert second.ok

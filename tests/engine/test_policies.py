@@ -231,3 +231,22 @@ def test_a_reason_names_the_line_that_decided_it():
     source = engine.of(events.Step)[-1].waiting[0].source
     path, _, line = source.partition(":")
     assert "slots_full" in Path(path).read_text().splitlines()[int(line) - 1]
+
+
+def test_nobody_is_preempted_for_one_that_would_wait_for_its_prefix():
+    engine = Harness(
+        scheduling_policy="priority",
+        num_blocks=200,
+        max_model_len=2048,
+        max_num_seqs=2,
+        max_num_batched_tokens=64,
+        long_prefill_token_threshold=16,
+    )
+    victim = add(engine, "v" * 8, 200, priority=5)
+    engine.step()
+    add(engine, "p" * 600, 20, priority=1)
+    engine.step()
+    urgent = add(engine, "p" * 600, 20, priority=0)
+    engine.run()
+    assert victim.num_preemptions <= 1
+    assert urgent.num_cached_tokens == 592
