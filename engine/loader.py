@@ -37,6 +37,7 @@ from engine.model_source import (
 )
 from engine.models.config import ModelConfig, expected_tensors
 from engine.models.llama import Llama
+from engine.models.ops import choose_ops
 
 DUMMY_STD = 0.02  # of random weights; keeps activations of the size that trained ones have
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -74,7 +75,7 @@ def load(config: EngineConfig, progress: Progress) -> Loaded:
     opened = _dummy_weights(model_config, config.seed) if dummy else _stored_weights(folder)
     with opened as read:
         weights = _reporting(read, model_config, device, dtype, progress)
-        model = Llama(model_config, weights, choose_attention(device))
+        model = Llama(model_config, weights, choose_attention(device), choose_ops(device, dtype))
     return Loaded(
         model=model,
         tokenizer=tokenizer,

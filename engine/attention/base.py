@@ -86,8 +86,14 @@ class LayerCache:
 class Attention(Protocol):
     """A backend: stores this step's keys and values and attends over all of each row's tokens so far."""
 
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
-        """q [num_tokens, num_heads, head_dim], k and v [num_tokens, num_kv_heads, head_dim] → like q."""
+    def __call__(self, qkv: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
+        """qkv [num_tokens, q heads | k heads | v heads, head_dim] → [num_tokens, q heads, head_dim]."""
+
+
+def split_heads(qkv: Tensor, cache: LayerCache) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k and v as views of what one merged projection gave; the cache knows how many KV heads there are."""
+    num_kv_heads = cache.keys.shape[1]
+    return qkv[:, : -2 * num_kv_heads], qkv[:, -2 * num_kv_heads : -num_kv_heads], qkv[:, -num_kv_heads:]
 
 
 def store_kv(k: Tensor, v: Tensor, cache: LayerCache, slot_mapping: Tensor) -> None:

@@ -10,11 +10,12 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from engine.attention.base import AttentionMetadata, LayerCache, causal_mask, gather_kv, store_kv
+from engine.attention.base import AttentionMetadata, LayerCache, causal_mask, gather_kv, split_heads, store_kv
 
 
-def reference_attention(q: Tensor, k: Tensor, v: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
+def reference_attention(qkv: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
     """See `base.Attention`."""
+    q, k, v = split_heads(qkv, cache)
     store_kv(k, v, cache, meta.slot_mapping)
     out = torch.empty_like(q)
     bounds = meta.query_start_loc.tolist()

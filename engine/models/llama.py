@@ -9,16 +9,17 @@ Weights come by their Hugging Face names from a function, one at a time, so that
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from engine.attention.base import Attention, AttentionMetadata, LayerCache
 from engine.models.config import ModelConfig, RopeConfig
 from engine.models.linear import Linear, make_linear
+from engine.models.ops import Ops
 
 Weights = Callable[[str], Tensor]
 """Returns the weight of a name, in the model's dtype and on its device."""
@@ -27,14 +28,15 @@ Weights = Callable[[str], Tensor]
 class Llama:
     """See the module's docstring."""
 
-    def __init__(self, config: ModelConfig, weights: Weights, attention: Attention) -> None:
+    def __init__(self, config: ModelConfig, weights: Weights, attention: Attention, ops: Ops) -> None:
         self.config = config
         self.embed_tokens = weights("model.embed_tokens.weight")  # [vocab_size, hidden_size]
-        self.layers = [_Layer(config, weights, f"model.layers.{i}.", attention) for i in range(config.num_layers)]
-        self.norm = RMSNorm(weights("model.norm.weight"), config.rms_norm_eps)
+        self.rope = RotaryEmbedding(config, self.embed_tokens.device)
+        layer = functools.partial(_Layer, config, weights, attention, ops, self.rope)
+        self.layers = [layer(f"model.layers.{i}.") for i in range(config.num_layers)]
+        self.norm = RMSNorm(weights("model.norm.weight"), config.rms_norm_eps, ops)
         head = self.embed_tokens if config.tie_word_embeddings else weights("lm_head.weight")
         self.lm_head = make_linear(head)
-        self.rope = RotaryEmbedding(config, self.embed_tokens.device)
 
     def forward(
         self,
@@ -46,38 +48,38 @@ class Llama:
     ) -> Tensor:
         """Logits [num_sampling_rows, vocab_size] in fp32; keys and values of every token are stored on the way."""
         x = self.embed_tokens[token_ids]  # [num_tokens, hidden_size]
-        cos, sin = self.rope(positions)
         for layer, cache in zip(self.layers, caches, strict=True):
-            x = layer(x, cos, sin, cache, meta)
+            x = layer(x, positions, cache, meta)
         return self.lm_head(self.norm(x[logits_indices])).float()
 
 
 class _Layer:
     """x + attention(norm(x)), then x + mlp(norm(x))."""
 
-    def __init__(self, config: ModelConfig, weights: Weights, at: str, attention: Attention) -> None:
+    def __init__(
+        self, config: ModelConfig, weights: Weights, attention: Attention, ops: Ops, rope: RotaryEmbedding, at: str
+    ) -> None:
         self.config = config
         self.attention = attention
-        self.input_norm = RMSNorm(weights(f"{at}input_layernorm.weight"), config.rms_norm_eps)
-        self.post_norm = RMSNorm(weights(f"{at}post_attention_layernorm.weight"), config.rms_norm_eps)
+        self.ops = ops
+        self.rope = rope
+        self.input_norm = RMSNorm(weights(f"{at}input_layernorm.weight"), config.rms_norm_eps, ops)
+        self.post_norm = RMSNorm(weights(f"{at}post_attention_layernorm.weight"), config.rms_norm_eps, ops)
         attn, mlp = f"{at}self_attn.", f"{at}mlp."
         self.qkv_proj = _merged(weights, [f"{attn}{n}_proj" for n in "qkv"], bias=config.attention_bias)
         self.o_proj = _merged(weights, [f"{attn}o_proj"], bias=config.attention_bias)
         self.gate_up_proj = _merged(weights, [f"{mlp}gate_proj", f"{mlp}up_proj"], bias=config.mlp_bias)
         self.down_proj = _merged(weights, [f"{mlp}down_proj"], bias=config.mlp_bias)
 
-    def __call__(self, x: Tensor, cos: Tensor, sin: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
-        x = x + self._attend(self.input_norm(x), cos, sin, cache, meta)
-        gate, up = self.gate_up_proj(self.post_norm(x)).chunk(2, dim=-1)  # [num_tokens, intermediate_size] each
-        return x + self.down_proj(F.silu(gate).mul_(up))
+    def __call__(self, x: Tensor, positions: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
+        x = x + self._attend(self.input_norm(x), positions, cache, meta)
+        return x + self.down_proj(self.ops.silu_and_mul(self.gate_up_proj(self.post_norm(x))))
 
-    def _attend(self, x: Tensor, cos: Tensor, sin: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
-        heads, kv_heads, head_dim = self.config.num_attention_heads, self.config.num_kv_heads, self.config.head_dim
-        qkv = self.qkv_proj(x).view(
-            -1, heads + 2 * kv_heads, head_dim
-        )  # [num_tokens, q heads | k heads | v heads, dim]
-        qk = rotate(qkv[:, : heads + kv_heads], cos, sin)
-        out = self.attention(qk[:, :heads], qk[:, heads:], qkv[:, heads + kv_heads :], cache, meta)
+    def _attend(self, x: Tensor, positions: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
+        q_heads, kv_heads, head_dim = self.config.num_attention_heads, self.config.num_kv_heads, self.config.head_dim
+        qkv = self.qkv_proj(x).view(-1, q_heads + 2 * kv_heads, head_dim)
+        self.ops.rotate(qkv, q_heads + kv_heads, self.rope.cos, self.rope.sin, positions)
+        out = self.attention(qkv, cache, meta)
         return self.o_proj(out.reshape(-1, self.config.q_size))
 
 
@@ -90,26 +92,22 @@ def _merged(weights: Weights, names: list[str], *, bias: bool) -> Linear:
 class RMSNorm:
     """x / rms(x) × weight."""
 
-    def __init__(self, weight: Tensor, eps: float) -> None:
-        self.weight = weight
+    def __init__(self, weight: Tensor, eps: float, ops: Ops) -> None:
+        self.weight = weight  # [hidden_size]
         self.eps = eps
+        self.ops = ops
 
     def __call__(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        return self.ops.rms_norm(x, self.weight, self.eps)
 
 
 class RotaryEmbedding:
     """Angles of every position, computed once in fp32: position × theta^(-2i / head_dim) for pair i of a head."""
 
     def __init__(self, config: ModelConfig, device: torch.device) -> None:
-        frequencies = rope_frequencies(config.rope, config.head_dim)
-        angles = torch.outer(torch.arange(config.max_position_embeddings).float(), frequencies)
-        angles = torch.cat([angles, angles], dim=-1).to(device)  # [max positions, head_dim]; halves rotate together
-        self.cos, self.sin = angles.cos(), angles.sin()
-
-    def __call__(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """cos and sin [num_tokens, 1, head_dim], to be shared by all heads of a token."""
-        return self.cos[positions].unsqueeze(1), self.sin[positions].unsqueeze(1)
+        positions = torch.arange(config.max_position_embeddings).float()
+        angles = torch.outer(positions, rope_frequencies(config.rope, config.head_dim)).to(device)
+        self.cos, self.sin = angles.cos(), angles.sin()  # [max positions, head_dim / 2]
 
 
 def rope_frequencies(rope: RopeConfig, head_dim: int) -> Tensor:
@@ -124,10 +122,3 @@ def rope_frequencies(rope: RopeConfig, head_dim: int) -> Tensor:
         blend = ((rope.original_max_position_embeddings / wavelengths - low) / (high - low)).clamp(0.0, 1.0)
         return frequencies * blend + frequencies / rope.factor * (1 - blend)
     return frequencies
-
-
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary embedding of x [num_tokens, heads, head_dim]: the first half of a head turned against the second."""
-    first, second = x.chunk(2, dim=-1)
-    turned = torch.cat([-second, first], dim=-1)
-    return (x * cos + turned * sin).to(x.dtype)
