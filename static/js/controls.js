@@ -1,19 +1,30 @@
 /**
- * What the page asks of the server besides prompts: the gate, a restart, a cancel. Forms keep working without this;
- * here their submit is taken over so that the page stays. A refusal is said in words.
+ * What the page asks of the server besides prompts: the gate, knobs, a restart, a cancel. Forms keep working without
+ * this; here their submit is taken over so that the page stays. A refusal is said in words.
  */
 
-/** @param {string} url @param {RequestInit} options @returns {Promise<boolean>} whether it was done */
-async function ask(url, options) {
+/**
+ * @typedef {{ok: boolean, body: any, message: string, param: string | null}} Answer
+ *          `message` says why not, `param` which field it is about
+ */
+
+/** @param {string} url @param {RequestInit} options @returns {Promise<Answer>} */
+export async function ask(url, options) {
   try {
     const response = await fetch(url, { headers: { "Content-Type": "application/json" }, ...options });
-    if (response.ok) return true;
     const body = await response.json().catch(() => null);
-    say(body?.error?.message ?? `The server answered ${response.status}.`);
+    if (response.ok) return { ok: true, body, message: "", param: null };
+    return { ok: false, body, message: body?.error?.message ?? `The server answered ${response.status}.`, param: body?.error?.param ?? null };
   } catch {
-    say("The server cannot be reached.");
+    return { ok: false, body: null, message: "The server cannot be reached.", param: null };
   }
-  return false;
+}
+
+/** The same, where a refusal has no place of its own on the page. @returns {Promise<boolean>} whether it was done */
+async function askAloud(url, options) {
+  const { ok, message } = await ask(url, options);
+  if (!ok) say(message);
+  return ok;
 }
 
 /** A sentence for the person, read out too, gone after a while. */
@@ -26,20 +37,36 @@ export function say(text) {
 }
 
 /** @param {"pause" | "run" | "step"} action */
-export function moveGate(action) {
-  return ask("/api/gate", { method: "POST", body: JSON.stringify({ action, steps: 1 }) });
+export function moveGate(action, steps = 1) {
+  return askAloud("/api/gate", { method: "POST", body: JSON.stringify({ action, steps }) });
+}
+
+/** Any of the gate's actions, for those who show a refusal themselves. @param {Object<string, any>} body */
+export function askGate(body) {
+  return ask("/api/gate", { method: "POST", body: JSON.stringify(body) });
+}
+
+/** @param {Object<string, any>} changes setting -> value */
+export function turnKnobs(changes, force = false) {
+  return ask("/api/config", { method: "PATCH", body: JSON.stringify({ ...changes, force }) });
+}
+
+/** How a change of each setting would take effect; empty when that cannot be had. */
+export async function knobEffects() {
+  const { body } = await ask("/api/config", { method: "GET" });
+  return body?.effects ?? {};
 }
 
 /** @param {HTMLButtonElement} button kept from being pressed twice */
 export async function restartEngine(button) {
   button.disabled = true;
-  if (await ask("/api/engine", { method: "POST", body: JSON.stringify({ action: "restart", force: true }) })) say("Restarting the engine.");
+  if (await askAloud("/api/engine", { method: "POST", body: JSON.stringify({ action: "restart", force: true }) })) say("Restarting the engine.");
   button.disabled = false;
 }
 
 /** @param {string} id */
 export function cancelRequest(id) {
-  return ask(`/api/requests/${encodeURIComponent(id)}`, { method: "DELETE" });
+  return askAloud(`/api/requests/${encodeURIComponent(id)}`, { method: "DELETE" });
 }
 
 /** Take over the gate's form. */
@@ -52,10 +79,6 @@ export function mountControls() {
 
 /** Older steps for a page that was just opened; nothing when they cannot be had. */
 export async function olderSteps(engine, since, limit) {
-  try {
-    const response = await fetch(`/api/steps?engine=${encodeURIComponent(engine)}&since=${since}&limit=${limit}`);
-    return response.ok ? (await response.json()).steps : [];
-  } catch {
-    return [];
-  }
+  const { body } = await ask(`/api/steps?engine=${encodeURIComponent(engine)}&since=${since}&limit=${limit}`, { method: "GET" });
+  return body?.steps ?? [];
 }

@@ -1,8 +1,10 @@
 /**
- * What somebody typed survives a reload: form fields are kept in this tab's session storage.
+ * What somebody typed survives a reload: the fields of a form with an id are kept in this tab's session storage.
  */
 
 const KEY = "stepscope.draft";
+
+const keyOf = (form) => `${KEY}.${form.id}`;
 /** Not worth keeping, or not text. */
 const SKIPPED = new Set(["conversation"]);
 
@@ -16,18 +18,18 @@ export function keepDrafts(form) {
 /** @param {HTMLFormElement} form */
 export function save(form) {
   const fields = {};
-  for (const { name, value } of form.elements) if (name && !SKIPPED.has(name) && value) fields[name] = value;
-  sessionStorage.setItem(KEY, JSON.stringify(fields));
+  for (const { name, type, value } of form.elements) if (name && type !== "checkbox" && !SKIPPED.has(name) && value) fields[name] = value;
+  sessionStorage.setItem(keyOf(form), JSON.stringify(fields));
 }
 
 function restore(form) {
   let fields = {};
   try {
-    fields = JSON.parse(sessionStorage.getItem(KEY) ?? "{}");
+    fields = JSON.parse(sessionStorage.getItem(keyOf(form)) ?? "{}");
   } catch {
-    sessionStorage.removeItem(KEY);
+    sessionStorage.removeItem(keyOf(form));
   }
   for (const element of form.elements) {
-    if (element.type !== "submit" && typeof fields[element.name] === "string") element.value = fields[element.name];
+    if (!["submit", "checkbox"].includes(element.type) && typeof fields[element.name] === "string") element.value = fields[element.name];
   }
 }

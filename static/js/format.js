@@ -50,8 +50,8 @@ export function bytesText(bytes) {
 }
 
 /** "1 block", "4 blocks". */
-export function plural(n, word) {
-  return `${count(n)} ${word}${n === 1 ? "" : "s"}`;
+export function plural(n, word, words = `${word}s`) {
+  return `${count(n)} ${n === 1 ? word : words}`;
 }
 
 /** How a request is called on the page: its id when that is short, else its end. */
@@ -117,18 +117,12 @@ const ENDED_WORDS = {
   blocks_short: "blocks were short",
   prefix_pending: "the next one's prefix was being computed",
   after_preemption: "it had to preempt",
+  group_running: "the group before has to finish first",
 };
 
 /** What ended a step's scheduling. */
 export function endedWords(code) {
   return ENDED_WORDS[code] ?? code;
-}
-
-/** One step in a sentence. */
-export function stepWords(step) {
-  const parts = [`${plural(step.rows.length, "request")} got ${count(step.num_scheduled_tokens)} of ${count(step.token_budget)} tokens`];
-  parts.push(`${count(step.num_prefill_tokens)} prefill, ${count(step.num_decode_tokens)} decode`, `ended as ${endedWords(step.ended_by)}`);
-  return `Step ${count(step.step)}, ${duration(step.wall_us)}${step.gated ? " (gated: not a measurement)" : ""}: ${parts.join("; ")}.`;
 }
 
 const STATUS_WORDS = {

@@ -14,11 +14,15 @@
  * @property {Array<{from: number, to: number | null, kind: "queued" | "preempted", lost: number}>} waits
  * @property {Array<{slot: number, from: number, to: number | null, out: "finished" | "preempted" | null}>} stays
  * @property {number} chunks       prefill rows so far
+ * @property {number} drafted      tokens guessed for it, and how many of them were right
+ * @property {number} accepted
  * @property {number | null} first column of the first token
  * @property {number | null} last  column of the last token
  * @property {{at: number, reason: string | null, detail: string | null} | null} end
  * @property {Json} facts          the request's record in the state, kept after the state forgets it
  */
+
+import { takeNote } from "./notes.js";
 
 export const STEPS_KEPT = 2000;
 const LANES_KEPT = 300;
@@ -35,6 +39,8 @@ export function createHistory() {
     last: 0, // last column with a step
     /** @type {Map<number, Json>} column -> step event, oldest first */
     steps: new Map(),
+    /** @type {Map<number, import("./notes.js").Notes>} column -> what happened around its step */
+    notes: new Map(),
     /** @type {Map<string, Lane>} */
     lanes: new Map(),
     /** @type {Array<Json>} finished requests with timings, oldest first */
@@ -127,6 +133,7 @@ function rememberStep(history, event, state) {
   const column = history.base + event.step;
   const scheduled = new Set(event.rows.map((row) => row.request));
   event.skipped = state.queues.running.filter((id) => !scheduled.has(id)).map((id) => state.requests[id].slot);
+  event.num_slots = state.config.max_num_seqs;
   history.steps.set(column, event);
   history.last = column;
   if (history.steps.size > STEPS_KEPT) history.steps.delete(history.steps.keys().next().value);
@@ -138,6 +145,8 @@ function markRow(history, row, column) {
   const lane = history.lanes.get(row.request);
   if (!lane) return;
   if (row.phase === "prefill") lane.chunks += 1;
+  lane.drafted += row.drafted;
+  lane.accepted += row.accepted;
   if (row.out > 0) {
     if (lane.first === null && lane.facts.first_token_us === null) lane.first = column;
     lane.last = column;
@@ -158,7 +167,7 @@ export function backfill(history, steps, state) {
   const oldest = history.steps.keys().next().value ?? history.last + 1;
   const older = steps.filter((step) => step.epoch === history.epoch && history.base + step.step < oldest);
   // Who held a slot without getting tokens is not known of steps that were not watched.
-  const merged = new Map(older.map((step) => [history.base + step.step, { ...step, skipped: [] }]));
+  const merged = new Map(older.map((step) => [history.base + step.step, { ...step, skipped: [], num_slots: state.config.max_num_seqs }]));
   for (const [column, step] of history.steps) merged.set(column, step);
   history.steps = merged;
   const lastSeen = new Map();
@@ -184,6 +193,8 @@ function extendLane(history, row, column, state) {
   }
   if (lane.stays[0] && lane.stays[0].slot === null) lane.stays[0].slot = row.slot;
   if (row.phase === "prefill") lane.chunks += 1;
+  lane.drafted += row.drafted;
+  lane.accepted += row.accepted;
   if (row.out > 0) {
     lane.first ??= row.phase === "prefill" ? column : null;
     lane.last = Math.max(lane.last ?? column, column);
@@ -195,6 +206,7 @@ function extendLane(history, row, column, state) {
 function rememberRequest(history, event, state) {
   const between = history.base + state.step + 1; // the boundary after the last step
   const lane = history.lanes.get(event.request);
+  takeNote(history.notes, event, between - 1);
   if (event.event === "arrived") {
     openLane(history, state.requests[event.request], between, false);
   } else if (!lane) {
@@ -231,6 +243,8 @@ function openLane(history, facts, at, late) {
     waits: waiting ? [{ from: at, to: null, kind: preempted ? "preempted" : "queued", lost: facts.num_lost_tokens }] : [],
     stays: waiting ? [] : [{ slot: facts.slot, from: at, to: null, out: null }],
     chunks: 0,
+    drafted: 0,
+    accepted: 0,
     first: null,
     last: null,
     end: null,

@@ -2,7 +2,7 @@
  * A lane in words and as a table row: the same facts as its picture, at the moment shown.
  */
 
-import { count, duration, finishWords, NONE, requestName } from "./format.js";
+import { count, duration, finishWords, NONE, plural, requestName } from "./format.js";
 import { stepNumber } from "./history.js";
 import { outputShare } from "./marks.js";
 
@@ -18,6 +18,7 @@ export const LANE_COLUMNS = [
   "TPOT ms",
   "E2E ms",
   "preempted",
+  "guesses right",
   "end",
 ];
 
@@ -45,6 +46,7 @@ export function laneCells(lane, view) {
     ms(times.tpot_us),
     ms(times.e2e_us),
     facts.num_preemptions ? `${facts.num_preemptions}×, ${count(facts.num_lost_tokens)} tok lost` : "0",
+    lane.drafted ? `${count(lane.accepted)}/${count(lane.drafted)}` : NONE,
     endWords(lane, facts) ?? NONE,
   ];
 }
@@ -71,6 +73,7 @@ export function factWords(lane, view) {
   if (facts.first_token_us !== null) parts.push(`TTFT ${duration(facts.first_token_us - facts.arrival_us)}`);
   parts.push(`${outputShare(facts)} tok out`);
   if (times?.tpot_us) parts.push(`TPOT ${duration(times.tpot_us)}`);
+  if (lane.drafted) parts.push(`${count(lane.accepted)} of ${plural(lane.drafted, "guess", "guesses")} right`);
   if (facts.num_preemptions) parts.push(`preempted ${facts.num_preemptions}×, ${count(facts.num_lost_tokens)} tok to recompute`);
   const end = endWords(lane, facts);
   if (end) parts.push(end);

@@ -3,14 +3,16 @@
  */
 
 import { createAxis } from "./axis.js";
-import { mountControls, moveGate, olderSteps } from "./controls.js";
+import { mountControls, moveGate, olderSteps, say } from "./controls.js";
 import { mountPanel } from "./frame.js";
 import { backfill } from "./history.js";
 import { mountKeys } from "./keys.js";
 import { readPalette } from "./palette.js";
 import { anatomy } from "./panels/anatomy.js";
 import { mountBanner } from "./panels/banner.js";
+import { mountGate } from "./panels/gate.js";
 import { mountHeader } from "./panels/header.js";
+import { mountKnobs } from "./panels/knobs.js";
 import { kv, kvCells } from "./panels/kv.js";
 import { latency } from "./panels/latency.js";
 import { mountPrompts } from "./panels/prompts.js";
@@ -30,6 +32,7 @@ const BACKFILL = 600;
 document.documentElement.dataset.js = "on";
 
 const store = createStore();
+store.hub = document.body.dataset.hub ?? null;
 const selection = createSelection();
 const axis = createAxis();
 let palette = null;
@@ -95,6 +98,8 @@ mountPanel("timeline", timeline, page, { timed: true });
 mountQueue(page);
 mountPanel("anatomy", anatomy, page, { timed: true });
 mountPanel("latency", latency, page);
+mountGate(page);
+mountKnobs(page);
 mountControls();
 
 selection.subscribe((choice) => {
@@ -144,8 +149,10 @@ mountKeys({
 
 connect({
   frame(frame) {
+    if (store.hub !== null && frame.hub !== store.hub) startAnew();
     const before = store.engine?.epoch ?? null;
     const follows = store.apply(frame);
+    if (!frame.key) prompts.credit(frame.events ?? []);
     const { engine } = store;
     if (engine?.state && engine.epoch !== before) fetchOlder(engine);
     loop.invalidate();
@@ -160,6 +167,14 @@ connect({
     loop.invalidateNow();
   },
 });
+
+/** Another server answers, and numbers its requests anew: what is on the page was said by the old one. */
+function startAnew() {
+  prompts.reset();
+  selection.clear();
+  goLive();
+  say("The server was started anew; what the old one said is gone.");
+}
 
 async function fetchOlder(engine) {
   if (engine.state.step === 0) return;

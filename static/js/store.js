@@ -36,6 +36,8 @@ export function createStore() {
     engines,
     connection: "connecting", // "connecting" | "live" | "stale"
     frames: 0,
+    /** The hub that what is known came from: a new one numbers its requests anew. */
+    hub: /** @type {string | null} */ (null),
     strangeVersion: /** @type {number | null} */ (null),
     held: /** @type {{state: Json | null, column: number} | null} */ (null),
 
@@ -46,6 +48,12 @@ export function createStore() {
     /** The state that panels draw: the held one, or the newest. */
     get shown() {
       return this.held ? this.held.state : (this.engine?.state ?? null);
+    },
+    /** Another server answers: nothing that is known holds any more. @param {string} hub */
+    meet(hub) {
+      this.hub = hub;
+      this.held = null;
+      engines.clear();
     },
     hold() {
       const { engine } = this;
@@ -62,6 +70,7 @@ export function createStore() {
      */
     apply(frame) {
       this.frames += 1;
+      if (frame.hub !== this.hub) this.meet(frame.hub);
       for (const event of frame.events ?? []) {
         if (event.kind === "hello" && event.v !== SCHEMA_VERSION) this.strangeVersion = event.v;
         if (!take(engineOf(engines, event.engine), event)) return false;

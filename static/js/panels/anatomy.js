@@ -4,7 +4,8 @@
  * telling this page about it cost.
  */
 
-import { count, duration, percent, plural, stepWords } from "../format.js";
+import { explainStep } from "../explain.js";
+import { count, duration, percent, plural } from "../format.js";
 import { drawBreaks, drawChosenColumn, drawTicks } from "../marks.js";
 import { otherUs } from "../metrics.js";
 import { PHASES } from "../palette.js";
@@ -55,7 +56,7 @@ export const anatomy = {
     if (!view.history) return;
     const chosen = view.choice?.kind === "step" ? view.history.steps.get(view.choice.column) : null;
     const steps = chosen ? [chosen] : lastSteps(view);
-    root.querySelector(".detail").textContent = chosen ? stepWords(chosen) : averageWords(steps);
+    root.querySelector(".detail").textContent = chosen ? explainStep(chosen, view.history.notes.get(view.choice.column)) : averageWords(steps);
     const parts = sums(steps);
     for (const phase of PHASES) {
       const line = root.querySelector(`[data-phase="${phase}"]`);

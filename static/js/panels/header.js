@@ -14,12 +14,15 @@ export function mountHeader(page) {
   const root = document.getElementById("top");
   const parts = collect(root);
   const labels = [...document.querySelectorAll("[data-label]")];
+  const speculating = [...document.querySelectorAll("[data-speculating]")];
   page.loop.add({
     id: "header",
     visible: true,
     draw: (view) => {
       showStatus(parts, view);
       showLabels(labels, view);
+      const guesses = (view.engine?.state?.config.speculative ?? "none") !== "none";
+      for (const node of speculating) node.hidden = !guesses;
     },
     refresh: (view) => showFigures(parts, view),
   });
@@ -46,7 +49,7 @@ function showStatus(parts, view) {
     write(parts.device, scripted ? "no model: answers from a script" : `${device.name} · ${device.type}, ${plural(device.num_threads, "thread")}`);
   }
   const paused = engine?.state?.gate.state === "paused";
-  parts.gated.hidden = !paused;
+  parts.gated.hidden = !byHand(engine?.state);
   parts.simulated.hidden = !view.hello?.simulated;
   parts.pause.hidden = paused;
   parts.run.hidden = !paused;
@@ -54,9 +57,14 @@ function showStatus(parts, view) {
   showLive(parts.live, view);
 }
 
+/** Whether a hand is on the gate: paused, counted or slowed. */
+export function byHand(state) {
+  return Boolean(state) && (state.gate.state === "paused" || state.gate.per_second !== null);
+}
+
 /** What a script answers, or a hand on the gate holds, is simulated, whatever clock it was taken with. */
 function showLabels(labels, { hello, engine }) {
-  const simulated = Boolean(hello?.simulated) || engine?.state?.gate.state === "paused";
+  const simulated = Boolean(hello?.simulated) || byHand(engine?.state);
   for (const label of labels) write(label, simulated ? "simulated" : label.dataset.label);
 }
 
@@ -75,7 +83,7 @@ function showLive(button, { store, engine, axis }) {
 function showFigures(parts, { engine }) {
   const state = engine?.state ?? null;
   // Paused by hand or not heard of: there is no rate. Idle: it is 0.
-  const speed = state && engine.about.status === "ready" && state.gate.state === "running" ? rates(newestSteps(engine.history), engineNow(engine)) : { prefill: null, decode: null };
+  const speed = state && engine.about.status === "ready" && !byHand(state) ? rates(newestSteps(engine.history), engineNow(engine)) : { prefill: null, decode: null };
   write(parts.decode, rate(speed.decode));
   write(parts.prefill, rate(speed.prefill));
   write(parts["rate-window"], `last ${RATE_WINDOW_US / 1e6} s`);

@@ -7,6 +7,7 @@ import { cancelRequest, say } from "../controls.js";
 import { curlCommand } from "../curl.js";
 import { keepDrafts, save } from "../drafts.js";
 import { count, duration, finishWords, requestName, waitWords } from "../format.js";
+import { createGuesses } from "../guesses.js";
 import { createTexts } from "../texts.js";
 
 const CARDS_KEPT = 60;
@@ -17,6 +18,7 @@ export function mountPrompts(page) {
   const form = /** @type {HTMLFormElement} */ (document.getElementById("prompt-form"));
   const list = document.getElementById("answers");
   const texts = createTexts();
+  const guesses = createGuesses();
   /** @type {Map<string, HTMLElement>} */
   const cards = new Map();
   let shownAt = -Infinity;
@@ -54,14 +56,33 @@ export function mountPrompts(page) {
   return {
     /** @param {Array<{request: string, offset: number, text: string, prompt?: string | null}>} items */
     take(items) {
+      guesses.begin();
       for (const item of items) {
         const change = texts.put(item.request, item.offset, item.text);
         const card = cards.get(item.request) ?? cardFor(item, list, cards);
-        if (change !== null) put(card.querySelector(".said"), change);
+        if (change !== null) show(card.querySelector(".said"), item.request, change);
       }
       prune(cards, texts); // with --share-text all, cards come that no form of this page asked for
     },
+    /** The frame after the text: which of it was guessed. */
+    credit: guesses.credit,
+    /** Another server: the answers are of requests that it does not know. */
+    reset() {
+      for (const id of cards.keys()) texts.forget(id);
+      cards.clear();
+      list.replaceChildren();
+      guesses.reset();
+      converse(form, "");
+      document.getElementById("no-answers").hidden = false;
+    },
   };
+
+  function show(said, request, change) {
+    const from = "append" in change ? said.textContent.length : 0;
+    if ("whole" in change && from === 0 && said.firstChild) guesses.forget(request);
+    put(said, change);
+    if (said.firstChild) guesses.add(request, said.firstChild, from, said.textContent.length);
+  }
 }
 
 // -- the form ------------------------------------------------------------------------------------

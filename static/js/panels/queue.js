@@ -16,6 +16,7 @@ export function mountQueue(page) {
   const table = root.querySelector("table");
   const log = root.querySelector(".preemptions");
   const empty = root.querySelector(".empty");
+  const decided = root.querySelector(".decided");
   page.loop.add({
     id: "queue",
     visible: true,
@@ -25,6 +26,7 @@ export function mountQueue(page) {
       empty.textContent = emptyWords(view, rows);
       empty.hidden = rows.length > 0;
       table.hidden = rows.length === 0;
+      showDecision(decided, view);
       renderTable(table, { columns: ["request", "waited", "tokens", "why"], rows }, page.selection);
       writeLines(log, view.history?.preemptions.slice(0, PREEMPTIONS_SHOWN).map((event) => preemptionWords(event, view.history)) ?? []);
     },
@@ -34,6 +36,19 @@ export function mountQueue(page) {
 function emptyWords(view, rows) {
   if (!view.state) return view.why;
   return rows.length ? "" : "Nobody waits: every request has a slot, or there is none.";
+}
+
+/** Where the source decided it: of the chosen request if it waits, else of the head of the queue. */
+function showDecision(node, { state, choice }) {
+  const ids = state?.queues.waiting ?? [];
+  const id = choice?.kind === "request" && ids.includes(choice.id) ? choice.id : ids[0];
+  const reason = id === undefined ? null : state.requests[id].reason;
+  node.hidden = !reason?.source;
+  if (node.hidden) return;
+  const [words, line] = node.children;
+  const text = `${requestName(id)}: ${waitWords(reason)}. Decided in`;
+  if (words.textContent !== text) words.textContent = text;
+  if (line.textContent !== reason.source) line.textContent = reason.source;
 }
 
 function waiting({ state, engine }) {

@@ -1,10 +1,11 @@
 /**
  * Slots, a piano roll: columns are steps, rows are slots. A prefill is a block sized by the root of its tokens, a
  * decode a dot, an idle slot a hollow cell; a dash is a request that holds its slot but got no tokens in the step.
- * Above it the token budget of each step.
+ * When guesses ran along with a decode, the right ones stand above its dot and the wrong ones hang below it, a tick
+ * each. Idle slots are stronger while somebody waits: that is what static batching costs. Above it the token budget.
  */
 
-import { count, endedWords, duration, plural, requestName } from "../format.js";
+import { count, endedWords, duration, NONE, plural, requestName } from "../format.js";
 import { drawBreaks, drawChosenColumn, drawTicks, endCap, outputShare } from "../marks.js";
 
 const LEFT = 24;
@@ -28,7 +29,7 @@ export const slots = {
     if (!state) return;
     const plot = plotOf(size);
     axis.suit(plot);
-    const lines = linesOf(size, state);
+    const lines = linesOf(size, plot, view);
     drawRows(g, plot, lines, view);
     drawColumns(g, plot, lines, view);
     drawEnds(g, plot, lines, view);
@@ -41,7 +42,7 @@ export const slots = {
   hit(x, y, view, size) {
     if (!view.state) return null;
     const plot = plotOf(size);
-    const lines = linesOf(size, view.state);
+    const lines = linesOf(size, plot, view);
     const slot = Math.floor((y - lines.top) / lines.height);
     if (x > plot.right) return hitNow(slot, view);
     const column = view.axis.columnAt(x, plot);
@@ -56,7 +57,7 @@ export const slots = {
     if (!step) return "choose this request";
     const name = `step ${count(step.step)}`;
     if (!row) return `${name} · ${budgetWords(step)}`;
-    return `${requestName(row.request)} · ${row.phase} of ${plural(row.scheduled, "token")} · slot ${row.slot} · ${name}`;
+    return `${requestName(row.request)} · ${rowWords(row)} · slot ${row.slot} · ${name}`;
   },
 
   summary(view) {
@@ -68,7 +69,7 @@ export const slots = {
   twin(view) {
     const rows = [...view.history.steps].slice(-40).reverse();
     return {
-      columns: ["step", "prefill tok", "decode tok", "budget", "busy slots", "rows", "ended because"],
+      columns: ["step", "prefill tok", "decode tok", "budget", "busy slots", "rows", "guesses right", "ended because"],
       rows: rows.map(([column, step]) => ({
         choice: { kind: "step", column },
         cells: [
@@ -76,14 +77,27 @@ export const slots = {
           count(step.num_prefill_tokens),
           count(step.num_decode_tokens),
           count(step.token_budget),
-          `${step.rows.length}/${view.state.config.max_num_seqs}`,
+          `${step.rows.length}/${step.num_slots}`,
           step.rows.map((row) => `${row.slot}:${requestName(row.request)} ${row.phase} ${row.scheduled}`).join(", "),
+          guessShare(step.rows),
           endedWords(step.ended_by),
         ],
       })),
     };
   },
 };
+
+/** "prefill of 48 tokens", "decode, 2 of 3 guesses right: 3 tokens written". */
+function rowWords(row) {
+  if (!row.drafted) return `${row.phase} of ${plural(row.scheduled, "token")}`;
+  return `decode, ${count(row.accepted)} of ${plural(row.drafted, "guess", "guesses")} right: ${plural(row.out, "token")} written`;
+}
+
+/** "12/20", over a step's rows. */
+function guessShare(rows) {
+  const drafted = rows.reduce((sum, row) => sum + row.drafted, 0);
+  return drafted ? `${count(rows.reduce((sum, row) => sum + row.accepted, 0))}/${count(drafted)}` : NONE;
+}
 
 function budgetWords(step) {
   return `${count(step.num_scheduled_tokens)} of ${count(step.token_budget)} tokens, ${duration(step.wall_us)}, ended as ${endedWords(step.ended_by)}`;
@@ -93,8 +107,13 @@ function plotOf(size) {
   return { left: LEFT, right: size.width - GUTTER };
 }
 
-function linesOf(size, state) {
-  const slots = state.config.max_num_seqs;
+/** As many rows as there are slots, and were in the steps in view: the number can be changed while it runs. */
+function linesOf(size, plot, { axis, history, state }) {
+  let slots = state.config.max_num_seqs;
+  for (let column = axis.span(plot).from; column < axis.right; column += 1) {
+    const step = history.steps.get(column);
+    if (step) slots = Math.max(slots, step.num_slots, ...step.rows.map((row) => row.slot + 1));
+  }
   const top = BUDGET + GAP;
   const height = Math.max(3, Math.min(34, Math.floor((size.height - top - TICKS) / slots)));
   return { slots, top, height, bottom: top + slots * height };
@@ -157,7 +176,7 @@ function drawBudget(g, x, px, step, palette) {
 
 /** One path per kind of mark: a thousand marks cost a handful of fills. */
 function newMarks() {
-  return { decode: new Path2D(), prefill: new Path2D(), dimDecode: new Path2D(), dimPrefill: new Path2D(), idle: new Path2D(), held: new Path2D() };
+  return { decode: new Path2D(), prefill: new Path2D(), dimDecode: new Path2D(), dimPrefill: new Path2D(), idle: new Path2D(), wanted: new Path2D(), held: new Path2D(), right: new Path2D(), wrong: new Path2D() };
 }
 
 function collect(marks, x, lines, step, { axis, lit }) {
@@ -175,13 +194,28 @@ function collect(marks, x, lines, step, { axis, lit }) {
       const path = dim ? marks.dimDecode : marks.decode;
       path.moveTo(x + width / 2, y); // a dot is a round-capped line of no length
       path.lineTo(x + width / 2, y);
+      if (row.drafted && !dim) collectGuesses(marks, row, x, width, y, lines.height);
     }
   }
   for (const slot of step.skipped) marks.held.rect(x, middle(slot) - 0.5, width, 1);
   const cell = Math.max(2, Math.min(width, lines.height - 4, 6));
-  for (let slot = 0; slot < lines.slots; slot += 1) {
-    if (!busy.has(slot)) marks.idle.rect(x + (width - cell) / 2 + 0.5, middle(slot) - cell / 2 + 0.5, cell - 1, cell - 1);
+  const idle = step.waiting.length ? marks.wanted : marks.idle;
+  for (let slot = 0; slot < step.num_slots; slot += 1) {
+    if (!busy.has(slot)) idle.rect(x + (width - cell) / 2 + 0.5, middle(slot) - cell / 2 + 0.5, cell - 1, cell - 1);
   }
+}
+
+/** Ticks from the dot outwards, as many as fit; right ones up, wrong ones down. */
+function collectGuesses(marks, row, x, width, y, height) {
+  const gap = Math.max(2, dotSize(width, height) / 2 + 1);
+  const pitch = Math.min(3, (height / 2 - gap) / Math.max(1, row.accepted, row.drafted - row.accepted));
+  const thick = Math.max(1, pitch - 1);
+  for (let i = 0; i < row.accepted; i += 1) marks.right.rect(x, y - gap - (i + 1) * pitch + (pitch - thick), width, thick);
+  for (let i = 0; i < row.drafted - row.accepted; i += 1) marks.wrong.rect(x + width / 4, y + gap + i * pitch, width / 2, thick);
+}
+
+function dotSize(width, height) {
+  return Math.max(2, Math.min(width, height / 1.5, 8));
 }
 
 function drawMarks(g, marks, lines, { axis, palette }) {
@@ -192,9 +226,15 @@ function drawMarks(g, marks, lines, { axis, palette }) {
   g.strokeStyle = palette.idle;
   g.lineWidth = 1;
   g.stroke(marks.idle);
+  g.strokeStyle = palette.muted;
+  g.stroke(marks.wanted);
+  g.fillStyle = palette.idle;
+  g.fill(marks.wrong);
+  g.fillStyle = palette.decode;
+  g.fill(marks.right);
   g.strokeStyle = palette.decode;
   g.lineCap = "round";
-  g.lineWidth = Math.max(2, Math.min(axis.px - 1, lines.height / 1.5, 8));
+  g.lineWidth = dotSize(axis.px - 1, lines.height);
   g.stroke(marks.decode);
   g.globalAlpha = DIM;
   g.fillStyle = palette.prefill;

@@ -4,7 +4,8 @@
  * (TTFT), the bracket below runs from there to the last one (TPOT), a cap says how it ended. Finished lanes stay.
  */
 
-import { count, duration, requestName, stepWords } from "../format.js";
+import { explainStep, hitWords } from "../explain.js";
+import { count, duration, requestName } from "../format.js";
 import { factsOf, factWords, LANE_COLUMNS, laneCells } from "../lane_words.js";
 import { drawBreaks, drawChosenColumn, drawTicks, endCap, hollow, outputShare } from "../marks.js";
 import { GUTTER } from "./slots.js";
@@ -80,13 +81,21 @@ export const timeline = {
   },
 };
 
-function detailWords({ choice, history, page, store, state }) {
+function detailWords({ choice, history, page, store, state, engine }) {
   const lane = choice?.kind === "request" ? history.lanes.get(choice.id) : null;
   if (lane) return `${requestName(lane.id)} · ${factWords(lane, { store, state })}`;
   const step = choice?.kind === "step" ? history.steps.get(choice.column) : null;
-  if (step) return stepWords(step);
+  if (step) return explainStep(step, history.notes.get(choice.column));
+  if (engine?.state?.gate.hit) return hitDetail(engine);
   const below = page.lanesBelow ? `${page.lanesBelow} more lanes do not fit; the table has them all. ` : "";
   return `${below}Click a lane, a step number or a block to light it up in every panel.`;
+}
+
+/** What closed the gate, on the first screen too. */
+function hitDetail({ history, state }) {
+  const column = history.base + state.gate.hit.step;
+  const step = history.steps.get(column);
+  return [hitWords(state.gate.hit), step ? explainStep(step, history.notes.get(column)) : ""].join(" ");
 }
 
 function plotOf(size) {
@@ -169,10 +178,15 @@ function drawWork(g, lines, plot, view) {
       const y = middle(lane, lines);
       g.fillStyle = row.phase === "prefill" ? palette.prefill : palette.decode;
       if (row.phase === "prefill") g.fillRect(x, y - h / 2, width, h);
-      else g.fillRect(x + (axis.px - tick) / 2, y - h * 0.3, tick, h * 0.6);
+      else drawTick(g, x + (axis.px - tick) / 2, y, tick, row.accepted > 0 ? h : h * 0.6);
     }
   }
   g.globalAlpha = 1;
+}
+
+/** Taller where guesses were right: more than one token was written. */
+function drawTick(g, x, y, width, height) {
+  g.fillRect(x, y - height / 2, width, height);
 }
 
 /** The flag at the first token, the bracket of the decode time, the end cap. */

@@ -1,0 +1,186 @@
+/**
+ * The gate: pause, run, count steps, slow down, and stop by itself at a breakpoint. What it shows is the engine's own
+ * word (state.gate); a checkbox is set once the engine has the breakpoint, and a refusal is said beside its field.
+ * Above the controls: what closed it, and the step it stands after, explained.
+ */
+
+import { askGate } from "../controls.js";
+import { keepDrafts } from "../drafts.js";
+import { breakWords, conditionWords, explainStep, hitWords } from "../explain.js";
+import { count, plural, requestName } from "../format.js";
+import { byHand } from "./header.js";
+
+/** A list of breakpoints just asked for is shown until the engine has said it, but no longer than this. */
+const BELIEVED_MS = 2000;
+
+/** @param {{loop: any, selection: any, view: () => any}} page */
+export function mountGate(page) {
+  const root = document.getElementById("panel-gate");
+  const parts = Object.fromEntries([...root.querySelectorAll("[data-gate]")].map((node) => [node.dataset.gate, node]));
+  const breaks = mountBreaks(root.querySelector("#gate-breaks"), page);
+  const rate = mountRate(root.querySelector("#gate-rate"));
+  mountMoves(root.querySelector("#gate-moves"));
+  page.loop.add({
+    id: "gate",
+    visible: true,
+    draw(view) {
+      const gate = view.engine?.state?.gate;
+      if (!gate) return;
+      const paused = gate.state === "paused";
+      parts.pause.hidden = paused;
+      parts.run.hidden = !paused;
+      parts.gated.hidden = !byHand(view.engine.state);
+      write(parts.state, stateWords(gate, view));
+      rate.show(gate);
+      breaks.show(gate);
+      const { choice } = view;
+      const set = gate.breaks.filter((text) => text.startsWith("request:")).map((text) => requestName(text.slice(8)));
+      const chosen = choice?.kind === "request" ? requestName(choice.id) : null;
+      write(parts.chosen, set.length ? `(${set.join(", ")})` : chosen ? `(${chosen})` : "(choose one first)");
+      if (paused || choice?.kind === "step") write(parts.sentence, sentence(gate, view));
+    },
+    refresh(view) {
+      const gate = view.engine?.state?.gate;
+      if (gate) write(parts.sentence, sentence(gate, view));
+    },
+  });
+}
+
+function write(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** How it stands: "Stopped after step 41: a request was preempted (R7)." */
+function stateWords(gate, { engine }) {
+  if (gate.steps_left > 0) return `Taking ${plural(gate.steps_left, "more step", "more steps")}.`;
+  if (gate.hit) return hitWords(gate.hit);
+  if (gate.state === "paused") return engine.state.step ? `Paused after step ${count(engine.state.step)}.` : "Paused before the first step.";
+  return gate.per_second === null ? "Running." : `Running, at most ${plural(gate.per_second, "step")} a second.`;
+}
+
+/** The chosen step, the one that it stopped after, or what it will stop at. */
+function sentence(gate, { choice, engine, history }) {
+  const { state } = engine;
+  const column = choice?.kind === "step" ? choice.column : gate.state === "paused" ? history.base + (gate.hit?.step ?? state.step) : null;
+  const step = column === null ? null : history.steps.get(column);
+  if (step) {
+    const notes = history.notes.get(column);
+    const about = gate.hit && column === history.base + gate.hit.step ? conditionWords(gate.hit, step, notes) : null;
+    return [about && `${about[0].toUpperCase()}${about.slice(1)}`, explainStep(step, notes)].filter(Boolean).join(" ");
+  }
+  if (gate.state === "paused") return "No step of it is known to this page yet.";
+  if (!gate.breaks.length) return "Pause it, or set a breakpoint, and its step is explained here. A step chosen in a picture is explained too.";
+  return `It stops once ${gate.breaks.map(breakWords).join(", or ")}.`;
+}
+
+// -- the forms -----------------------------------------------------------------------------------
+
+function mountMoves(form) {
+  const error = form.querySelector(".error");
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const action = event.submitter?.value ?? "step";
+    const { message } = await askGate(action === "step" ? { action, steps: number(form.elements.steps.value) } : { action });
+    error.textContent = message;
+  });
+  form.noValidate = true; // the engine's own words say more
+}
+
+/** A number if it reads as one, else the text, which the engine then refuses in words. */
+function number(text) {
+  return text.trim() === "" || Number.isNaN(Number(text)) ? text : Number(text);
+}
+
+function mountRate(form) {
+  const buttons = [...form.querySelectorAll("[data-rate]")];
+  const field = form.elements.per_second;
+  const error = form.querySelector(".error");
+  form.noValidate = true;
+  const set = async (value) => {
+    const { message } = await askGate({ action: "rate", per_second: value });
+    error.textContent = message;
+  };
+  for (const button of buttons) {
+    button.addEventListener("click", () => {
+      field.value = "";
+      set(button.dataset.rate === "" ? null : Number(button.dataset.rate));
+    });
+  }
+  const typed = () => field.value.trim() !== "" && set(number(field.value));
+  field.addEventListener("change", typed);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  return {
+    show({ per_second: now }) {
+      for (const button of buttons) {
+        const on = button.dataset.rate === "" ? now === null : Number(button.dataset.rate) === now;
+        if (button.getAttribute("aria-pressed") !== String(on)) button.setAttribute("aria-pressed", String(on));
+      }
+    },
+  };
+}
+
+/**
+ * The list that the engine has is changed one kind at a time; a kind that takes an argument ends in ":". What was set
+ * by others, several of a kind included, stays until its box is unticked.
+ */
+function mountBreaks(form, page) {
+  const boxes = [...form.querySelectorAll("[data-break]")];
+  const error = form.querySelector(".error");
+  let believed = /** @type {{texts: string[], at: number} | null} */ (null);
+  form.noValidate = true;
+  keepDrafts(form);
+
+  const known = () => believed?.texts ?? page.view().engine?.state?.gate.breaks ?? [];
+  const ofKind = (text, kind) => (kind.endsWith(":") ? text.startsWith(kind) : text === kind);
+  const fieldOf = (kind) => form.elements[kind.slice(0, -1)] ?? null;
+
+  async function set(kind, on) {
+    const text = on ? textOf(kind) : null;
+    if (on && text === null) {
+      error.textContent = "Choose a request first: click its lane, its slot or its name.";
+      page.loop.invalidateNow();
+      return;
+    }
+    const texts = [...known().filter((each) => !ofKind(each, kind)), ...(on ? [text] : [])];
+    believed = { texts, at: performance.now() };
+    const { ok, message } = await askGate({ action: "break", on: texts });
+    error.textContent = message;
+    fieldOf(kind)?.setAttribute("aria-invalid", String(!ok));
+    if (!ok) believed = null;
+    page.loop.invalidateNow();
+  }
+
+  function textOf(kind) {
+    if (!kind.endsWith(":")) return kind;
+    if (kind !== "request:") return kind + fieldOf(kind).value.trim();
+    const { choice } = page.selection;
+    return choice?.kind === "request" ? kind + choice.id : null;
+  }
+
+  for (const box of boxes) {
+    const kind = box.dataset.break;
+    box.addEventListener("change", () => set(kind, box.checked));
+    const field = fieldOf(kind);
+    field?.addEventListener("change", () => box.checked && set(kind, true));
+    field?.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter") return;
+      event.preventDefault();
+      set(kind, true);
+    });
+  }
+  form.addEventListener("submit", (event) => event.preventDefault());
+
+  return {
+    show(gate) {
+      if (believed && (performance.now() - believed.at > BELIEVED_MS || String(believed.texts) === String(gate.breaks))) believed = null;
+      const texts = known();
+      for (const box of boxes) {
+        const kind = box.dataset.break;
+        const set = texts.find((text) => ofKind(text, kind));
+        if (box.checked !== (set !== undefined)) box.checked = set !== undefined;
+        const field = fieldOf(kind);
+        if (set && field && !field.value && document.activeElement !== field) field.value = set.slice(kind.length);
+      }
+    },
+  };
+}

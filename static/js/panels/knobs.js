@@ -1,0 +1,220 @@
+/**
+ * Knobs: the engine's settings as fields. A field follows the engine until somebody changes it; from then on it is a
+ * draft, kept over refreshes and reconnects, until it is applied or discarded. Applying is explicit and atomic; each
+ * row says what a change will do and, afterwards, what it did. What needs a new engine asks first.
+ */
+
+import { knobEffects, turnKnobs } from "../controls.js";
+import { count, plural } from "../format.js";
+
+const KEY = "stepscope.knobs";
+
+const EFFECT_WORDS = { live: "at once", next_step: "at the next step", restart: "restarts the engine" };
+
+/** @param {{loop: any, view: () => any}} page */
+export function mountKnobs(page) {
+  const root = document.getElementById("panel-knobs");
+  const form = root.querySelector("form");
+  const rows = [...root.querySelectorAll("[data-knob]")].map(rowOf);
+  const drafts = loadDrafts();
+  /** @type {Map<string, any>} values that were accepted and that the engine has not told of yet */
+  const accepted = new Map();
+  const done = new Map(); // name -> what applying it did
+  let effects = {};
+  let epoch = /** @type {string | null} */ (null);
+  let busy = false;
+  const confirmRestart = mountRestartQuestion(root.querySelector("#restart-ask"), page);
+
+  const parts = {
+    apply: form.querySelector("[data-apply]"),
+    discard: form.querySelector("[data-discard]"),
+    plan: form.querySelector("[data-plan]"),
+    wrong: form.querySelector("[data-wrong]"),
+  };
+  const current = (name) => (accepted.has(name) ? accepted.get(name) : page.view().engine?.state?.config[name]);
+  const changed = () => rows.filter(({ name }) => drafts.has(name) && drafts.get(name) !== current(name));
+
+  function edit(row) {
+    row.wrong.textContent = "";
+    done.delete(row.name);
+    drafts.set(row.name, row.read());
+    if (drafts.get(row.name) === current(row.name)) drafts.delete(row.name);
+    keepDrafts(drafts);
+    page.loop.invalidateNow();
+  }
+
+  async function apply(event) {
+    event.preventDefault();
+    const turned = changed();
+    if (!turned.length || busy) return;
+    const restarts = turned.some(({ name }) => effects[name] === "restart");
+    if (restarts && !(await confirmRestart())) return;
+    busy = true;
+    clearErrors();
+    page.loop.invalidateNow();
+    const changes = Object.fromEntries(turned.map(({ name }) => [name, drafts.get(name)]));
+    const answer = await turnKnobs(changes, restarts);
+    busy = false;
+    if (answer.ok) succeed(turned, answer.body.effects);
+    else blame(rows, turned, answer, parts.wrong);
+    page.loop.invalidateNow();
+  }
+
+  function succeed(turned, how) {
+    const restarting = Object.values(how).includes("restart");
+    for (const { name } of turned) {
+      const { step } = page.view().engine?.state ?? { step: 0 };
+      accepted.set(name, drafts.get(name));
+      done.set(name, restarting ? "the engine is restarting" : how[name] === "live" ? "in effect" : `in effect from step ${count(step + 1)} on`);
+      drafts.delete(name);
+    }
+    keepDrafts(drafts);
+  }
+
+  function clearErrors() {
+    for (const row of rows) row.wrong.textContent = "";
+    parts.wrong.textContent = "";
+  }
+
+  /** A new engine: it tells its settings itself. */
+  function meet(engine) {
+    if (epoch !== null) for (const [name, words] of done) if (words.includes("restarting")) done.set(name, "in effect, in a new engine");
+    epoch = engine.epoch;
+    accepted.clear();
+    knobEffects().then((found) => {
+      effects = found;
+      page.loop.invalidateNow();
+    });
+  }
+
+  for (const row of rows) row.field.addEventListener("input", () => edit(row));
+  form.addEventListener("submit", apply);
+  form.noValidate = true;
+  parts.discard.addEventListener("click", () => {
+    drafts.clear();
+    keepDrafts(drafts);
+    clearErrors();
+    page.loop.invalidateNow();
+  });
+
+  page.loop.add({
+    id: "knobs",
+    visible: true,
+    draw() {},
+    refresh({ engine }) {
+      if (!engine?.state) return;
+      if (engine.epoch !== epoch) meet(engine);
+      for (const [name, value] of accepted) if (engine.state.config[name] === value) accepted.delete(name);
+      for (const row of rows) row.show({ value: current(row.name), drafts, effect: effects[row.name], done: done.get(row.name) });
+      showPlan(parts, changed(), effects, busy);
+    },
+  });
+}
+
+// -- rows ----------------------------------------------------------------------------------------
+
+/** One setting's row: reading it, and showing the engine's value or the draft. */
+function rowOf(node) {
+  const { knob: name, kind, nullable } = node.dataset;
+  const field = node.querySelector("input, select");
+  const does = node.querySelector("[data-does]");
+  const wrong = node.querySelector(".error");
+
+  const read = () => {
+    if (kind === "bool") return field.checked;
+    if (kind === "choice") return field.value;
+    if (field.value.trim() === "") return nullable ? null : "";
+    return Number(field.value);
+  };
+  const put = (value) => {
+    if (kind === "bool") {
+      if (field.checked !== value) field.checked = value;
+      return;
+    }
+    if (kind === "choice" && ![...field.options].some((option) => option.value === value)) field.add(new Option(value));
+    const text = value === null || value === undefined ? "" : String(value);
+    if (field.value !== text) field.value = text;
+  };
+
+  return {
+    name,
+    field,
+    wrong,
+    read,
+    show({ value, drafts, effect, done }) {
+      field.disabled = false;
+      const draft = drafts.has(name) && drafts.get(name) !== value;
+      if (draft) {
+        if (document.activeElement !== field) put(drafts.get(name));
+      } else if (document.activeElement !== field || read() !== value) put(value);
+      node.classList.toggle("turned", draft);
+      const words = draft ? `was ${valueWords(value)}; ${EFFECT_WORDS[effect] ?? ""}` : (done ?? EFFECT_WORDS[effect] ?? "");
+      if (does.textContent !== words) does.textContent = words;
+      node.classList.toggle("done", !draft && done !== undefined);
+    },
+  };
+}
+
+function valueWords(value) {
+  if (value === true) return "on";
+  if (value === false) return "off";
+  return typeof value === "number" && Number.isInteger(value) ? count(value) : String(value);
+}
+
+function showPlan({ apply, discard, plan }, turned, effects, busy) {
+  apply.disabled = !turned.length || busy;
+  discard.hidden = !turned.length;
+  const restart = turned.some(({ name }) => effects[name] === "restart");
+  const label = turned.length ? `Apply ${plural(turned.length, "change")}` : "Apply";
+  if (apply.textContent !== label) apply.textContent = label;
+  const words = busy ? "Applying…" : restart ? "This starts a new engine; you are asked first." : "";
+  if (plan.textContent !== words) plan.textContent = words;
+}
+
+/** Say a refusal beside the setting it names, in the API's field or in its sentence (as a name or a flag); else below. */
+function blame(rows, turned, { message, param }, below) {
+  const flagOf = (name) => new RegExp(`(?<![\\w-])(${name}|--(no-)?${name.replaceAll("_", "-")})(?![\\w-])`);
+  const named = rows.find(({ name }) => name === param) ?? turned.find(({ name }) => flagOf(name).test(message));
+  if (named) {
+    named.wrong.textContent = message;
+    named.field.focus();
+  } else below.textContent = message;
+}
+
+// -- the question --------------------------------------------------------------------------------
+
+/** @returns {() => Promise<boolean>} asks whether to restart, saying how many requests would end */
+function mountRestartQuestion(dialog, page) {
+  const words = dialog.querySelector("[data-restart-words]");
+  const say = () => {
+    const { running, waiting } = page.view().engine?.state?.queues ?? { running: [], waiting: [] };
+    const live = running.length + waiting.length;
+    const ends = live ? `${plural(live, "request")} would end with an error.` : "No request is live, so none would end.";
+    const text = `${ends} The KV cache and the breakpoints are forgotten; the page goes on with the new engine.`;
+    if (words.textContent !== text) words.textContent = text;
+  };
+  page.loop.add({ id: "restart-question", visible: true, draw: () => dialog.open && say() });
+  dialog.querySelector("[data-restart-yes]").addEventListener("click", () => dialog.close("yes"));
+  dialog.querySelector("[data-restart-no]").addEventListener("click", () => dialog.close(""));
+  return () => {
+    dialog.returnValue = "";
+    say();
+    dialog.showModal();
+    return new Promise((answer) => dialog.addEventListener("close", () => answer(dialog.returnValue === "yes"), { once: true }));
+  };
+}
+
+// -- drafts --------------------------------------------------------------------------------------
+
+function keepDrafts(drafts) {
+  sessionStorage.setItem(KEY, JSON.stringify([...drafts]));
+}
+
+/** @returns {Map<string, any>} */
+function loadDrafts() {
+  try {
+    return new Map(JSON.parse(sessionStorage.getItem(KEY) ?? "[]"));
+  } catch {
+    return new Map();
+  }
+}
