@@ -96,6 +96,7 @@ function finishedWords({ finished }) {
 /** What ended the step's scheduling, and whom that keeps waiting. */
 function endWords({ ended_by: code, waiting }) {
   const [head] = waiting;
+  if (code === "after_preemption") return "having preempted, it admitted nobody";
   if (code === "all_scheduled" || !head) return `it ended as ${endedWords(code)}`;
   return `it ended as ${endedWords(code)}, and ${requestName(head.request)} waits: ${waitWords(head)}`;
 }

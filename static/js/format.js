@@ -94,7 +94,7 @@ export function waitWords(reason) {
     case "prefix_pending":
       return `${by} is computing its prefix right now`;
     case "group_running":
-      return `waits for the group: ${count(reason.limit)} of it still running`;
+      return `the group before it still runs, ${count(reason.limit)} left`;
     case "after_preemption":
       return "this step preempted somebody, so it admits nobody";
     case "behind_head":

@@ -12,7 +12,7 @@ from tests.browser.conftest import OpenPage
 
 pytestmark = pytest.mark.browser
 
-PANELS = ("prompts", "slots", "timeline", "kv", "queue", "anatomy", "latency")
+PANELS = ("prompts", "slots", "timeline", "kv", "queue", "anatomy", "latency", "gate", "knobs")
 TWINS = ("slots", "timeline", "kv", "anatomy", "latency")
 SERIOUS = ("serious", "critical")
 
@@ -72,7 +72,7 @@ def test_a_request_can_be_chosen_by_keyboard_alone(page: Page) -> None:
     assert page.evaluate("stepscope.choice()") == {"kind": "request", "id": request}
 
 
-@pytest.mark.parametrize("number", range(1, 8))
+@pytest.mark.parametrize("number", range(1, 10))
 def test_a_digit_goes_to_its_panel(page: Page, number: int) -> None:
     page.locator("h2").first.click()
     page.keyboard.press(str(number))

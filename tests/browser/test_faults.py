@@ -141,14 +141,22 @@ def test_drafts_survive_a_reload(page: Page) -> None:
 def test_a_restarted_server_is_found_again_without_a_reload(open_page: OpenPage, faults: list[str]) -> None:
     with serving("--scripted-step-ms", "4") as first:
         page = open_page(first.url)
+        send(page, "Said to the old one", max_tokens=8)
+        settle(page)
         page.fill("#prompt", "still here")
         page.evaluate("window.sameDocument = true")
         port = first.url.rsplit(":", 1)[1].strip("/")
     expect(page.locator("[data-part=stale]")).to_be_visible()
     with serving("--scripted-step-ms", "4", "--port", port):
         wait_for(page, "stepscope.connection() === 'live'")
+        # It numbers its requests anew, so nothing of the old one's may stay beside them.
+        assert page.evaluate("stepscope.lanes()") == []
+        assert page.locator("#answers [data-request]").count() == 0
+        assert page.input_value("#prompt") == "still here"
         (request,) = send(page, "Hello again", max_tokens=8)
+        assert request == "R1"
         settle(page)
+        expect(page.locator("#answers")).not_to_contain_text("Said to the old one")
         expect(page.locator(f"[data-request={request}] .progress")).to_contain_text("8 tok")
         assert page.evaluate("window.sameDocument") is True
     faults[:] = [fault for fault in faults if "WebSocket connection" not in fault]  # its attempts meanwhile

@@ -111,7 +111,7 @@ def test_choosing_a_step_lights_its_requests_and_explains_it(page: Page) -> None
     page.keyboard.press("ArrowLeft")
     last = page.evaluate("stepscope.state().last_step.step")
     assert page.evaluate("stepscope.lit().requests") == ids
-    expect(page.locator("#panel-anatomy .detail")).to_contain_text(f"Step {last:,}, ")
+    expect(page.locator("#panel-anatomy .detail")).to_contain_text(f"Step {last:,}: ")
     expect(page.locator("#live")).to_have_attribute("aria-pressed", "false")
     page.keyboard.press("l")
     expect(page.locator("#live")).to_have_text("LIVE")

@@ -9,7 +9,7 @@ import { count, plural } from "../format.js";
 
 const KEY = "stepscope.knobs";
 
-const EFFECT_WORDS = { live: "at once", next_step: "at the next step", restart: "restarts the engine" };
+const EFFECT_WORDS = { live: "at once", next_step: "next step", restart: "restart" };
 
 /** @param {{loop: any, view: () => any}} page */
 export function mountKnobs(page) {

@@ -95,7 +95,7 @@ function detailWords({ choice, history, page, store, state, engine }) {
 function hitDetail({ history, state }) {
   const column = history.base + state.gate.hit.step;
   const step = history.steps.get(column);
-  return [hitWords(state.gate.hit), step ? explainStep(step, history.notes.get(column)) : ""].join(" ");
+  return step ? `Stopped by ${state.gate.hit.on}. ${explainStep(step, history.notes.get(column))}` : hitWords(state.gate.hit);
 }
 
 function plotOf(size) {
