@@ -259,37 +259,44 @@ def test_which_part_of_a_piece_of_text_was_guessed(
     assert call(page, "guesses", f"m.guessedParts({given}, {length})") == parts
 
 
-def test_accepted_guesses_show_in_slots_table_lane_and_text(open_page: OpenPage) -> None:
-    with serving("--scripted-step-ms", "15", "--speculative", "ngram:4") as speculating:
-        page = open_page(speculating.url)
-        (request,) = send(page, "abc " * 20, max_tokens=80)
-        settle(page)
-        expect(page.locator("#panel-slots [data-speculating]")).to_be_visible()
-        steps = speculating.client.get("/api/steps").json()["steps"]
-        rows = [row for step in steps for row in step["rows"]]
-        drafted, accepted = (sum(row[name] for row in rows) for name in ("drafted", "accepted"))
-        assert drafted >= accepted > 20
-        shown = [row["guesses right"].split("/") for row in table(page, "slots") if "/" in row["guesses right"]]
-        assert sum(int(right) for right, _ in shown) == accepted
-        assert sum(int(guessed) for _, guessed in shown) == drafted
-        (lane,) = table(page, "timeline")
-        assert lane["guesses right"] == f"{accepted}/{drafted}"
-        guessed = page.evaluate(
-            "[...CSS.highlights.get('guessed')].map((range) => range.endOffset - range.startOffset)"
-        )
-        said = page.inner_text(f"[data-request={request}] .said")
-        assert accepted <= sum(guessed) < len(said)
+@pytest.fixture
+def speculating() -> Iterator[Served]:
+    with serving("--scripted-step-ms", "15", "--speculative", "ngram:4") as running:
+        yield running
 
 
-def test_static_batching_says_what_the_queue_waits_for(open_page: OpenPage) -> None:
-    with serving("--scripted-step-ms", "25", "--batching", "static") as grouped:
-        page = open_page(grouped.url)
-        send(page, "The group", max_tokens=1500, copies=2)
-        wait_for(page, "stepscope.state().queues.running.length > 0")
-        (late,) = send(page, "Too late", max_tokens=8)
-        wait_for(page, f"stepscope.state().requests.{late}?.reason?.code === 'group_running'")
-        expect(page.locator("#panel-queue tbody")).to_contain_text("the group before it still runs")
-        quiet(grouped)
+def test_accepted_guesses_show_in_slots_table_lane_and_text(speculating: Served, open_page: OpenPage) -> None:
+    page = open_page(speculating.url)
+    (request,) = send(page, "abc " * 20, max_tokens=80)
+    settle(page)
+    expect(page.locator("#panel-slots [data-speculating]")).to_be_visible()
+    steps = speculating.client.get("/api/steps").json()["steps"]
+    rows = [row for step in steps for row in step["rows"]]
+    drafted, accepted = (sum(row[name] for row in rows) for name in ("drafted", "accepted"))
+    assert drafted >= accepted > 20
+    shown = [row["guesses right"].split("/") for row in table(page, "slots") if "/" in row["guesses right"]]
+    assert sum(int(right) for right, _ in shown) == accepted
+    assert sum(int(guessed) for _, guessed in shown) == drafted
+    (lane,) = table(page, "timeline")
+    assert lane["guesses right"] == f"{accepted}/{drafted}"
+    guessed = page.evaluate("[...CSS.highlights.get('guessed')].map((range) => range.endOffset - range.startOffset)")
+    said = page.inner_text(f"[data-request={request}] .said")
+    assert accepted <= sum(guessed) < len(said)
+
+
+@pytest.fixture
+def grouped() -> Iterator[Served]:
+    with serving("--scripted-step-ms", "25", "--batching", "static") as running:
+        yield running
+
+
+def test_static_batching_says_what_the_queue_waits_for(grouped: Served, open_page: OpenPage) -> None:
+    page = open_page(grouped.url)
+    send(page, "The group", max_tokens=1500)
+    wait_for(page, "stepscope.state().queues.running.length > 0")
+    (late,) = send(page, "Too late", max_tokens=8)
+    wait_for(page, f"stepscope.state().requests.{late}?.reason?.code === 'group_running'")
+    expect(page.locator("#panel-queue tbody")).to_contain_text("the group before it still runs, 1 left")
 
 
 @pytest.mark.parametrize("scheme", ["dark", "light"])
