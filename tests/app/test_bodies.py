@@ -35,7 +35,7 @@ def test_a_body_that_is_not_a_json_object_is_refused(raw: bytes) -> None:
 def test_a_refusal_never_carries_text_that_cannot_be_encoded() -> None:
     body = parse_json(rb'{"messages": [{"role": "user", "content": "x"}], "\ud800": 1}')
     error = refusal(body)
-    json.dumps([error.message, error.param]).encode()
+    json.dumps([error.message, error.param], ensure_ascii=False).encode()
 
 
 # -- sampling --------------------------------------------------------------------------------------------------
