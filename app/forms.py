@@ -10,6 +10,7 @@ from starlette.requests import Request
 from app.bodies import check_text, sampling_fields
 from app.wire import Json
 from engine.errors import RequestError
+from engine.request import shown
 
 MAX_COPIES = 16
 DEFAULT_BURST = 8
@@ -30,13 +31,16 @@ class PromptForm:
 
 
 async def read_fields(request: Request) -> dict[str, str]:
-    """The form's fields; the last one of a name counts. Raises RequestError for files."""
+    """The form's fields; the last one of a name counts. Raises RequestError for files and for what is no text."""
     fields: dict[str, str] = {}
-    async with request.form(max_files=0, max_fields=MAX_FIELDS) as form:
-        for name, value in form.multi_items():
-            if not isinstance(value, str):
-                raise RequestError("The form takes no files.")
-            fields[name] = value
+    try:
+        async with request.form(max_files=0, max_fields=MAX_FIELDS) as form:
+            for name, value in form.multi_items():
+                if not isinstance(value, str):
+                    raise RequestError("The form takes no files.")
+                fields[name] = value
+    except UnicodeError:  # the sender names the encoding, and some encodings decode nothing
+        raise RequestError("The form cannot be read in the encoding that it names; send UTF-8.") from None
     return fields
 
 
@@ -48,7 +52,7 @@ def prompt_form(fields: Mapping[str, str]) -> PromptForm:
         raise RequestError("prompt is empty; write something to send.", param="prompt")
     copies = _whole(fields, "copies")
     if copies is not None and not 1 <= copies <= MAX_COPIES:
-        raise RequestError(f"copies is {copies}; it must be from 1 to {MAX_COPIES}.", param="copies")
+        raise RequestError(f"copies is {shown(copies)}; it must be from 1 to {MAX_COPIES}.", param="copies")
     return PromptForm(
         prompt=prompt,
         system=check_text(fields.get("system", ""), "system").replace("\r\n", "\n").strip(),
@@ -103,5 +107,5 @@ def _burst(text: str) -> int:
         return DEFAULT_BURST
     burst = _whole({"burst": text}, "burst") or 0
     if not 0 <= burst <= MAX_COPIES:
-        raise RequestError(f"burst is {burst}; it must be from 0 to {MAX_COPIES}.", param="burst")
+        raise RequestError(f"burst is {shown(burst)}; it must be from 0 to {MAX_COPIES}.", param="burst")
     return burst

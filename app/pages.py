@@ -1,6 +1,6 @@
 """The pages and the form's actions: complete without any script, and htmx partials where a script asks.
 
-A form's action answers a script (`HX-Request`) with a partial and 200, 422, 429 or 503, and a plain browser with a
+A form's action answers a script (`HX-Request`) with a partial and 200, 413, 422, 429 or 503, and a plain browser with a
 303 to a page that shows what became of it.
 """
 
@@ -18,13 +18,12 @@ from app.bodies import Submission
 from app.conversations import Conversation, Conversations
 from app.examples import EXAMPLES
 from app.forms import MAX_COPIES, PromptForm, prompt_form, read_fields, whole_number
-from app.hub import EngineAway, Hub
+from app.hub import Hub
 from app.ledger import Entry
-from app.problems import Problem, as_problem
+from app.problems import Problem, as_problem, by_script
 from app.security import owner_of
 from app.state_view import engine_state, request_summary
 from app.submit import arrival, served_model, submit
-from engine.errors import RequestError
 
 REFRESH_S = 2  # how often a page without script looks again
 SEE_OTHER = 303
@@ -33,10 +32,6 @@ SEE_OTHER = 303
 def _render(request: Request, name: str, context: Mapping[str, Any], status: int = 200) -> Response:
     response: Response = request.state.templates.TemplateResponse(request, name, dict(context), status)
     return response
-
-
-def _by_script(request: Request) -> bool:
-    return request.headers.get("hx-request") == "true"
 
 
 async def index(request: Request) -> Response:
@@ -73,28 +68,15 @@ async def request_page(request: Request) -> Response:
 
 async def send_prompts(request: Request) -> Response:
     """POST /prompts: one prompt, copies of it, or a burst of examples."""
-    try:
-        form = prompt_form(await read_fields(request))
-        sent, refused = await _send(request, form)
-        if not sent:
-            raise refused[0]
-    except (Problem, RequestError, EngineAway) as error:
-        return _refusal(request, error)
-    if _by_script(request):
+    form = prompt_form(await read_fields(request))
+    sent, refused = await _send(request, form)
+    if not sent:
+        raise refused[0]
+    if by_script(request):
         requests = [{"id": e.id, "prompt": e.prompt, "conversation": e.conversation} for e in sent]
         messages = [problem.message for problem in refused]
         return _render(request, "_prompt_sent.html", {"requests": requests, "refused": messages})
     return RedirectResponse(f"/requests/{sent[0].id}" if len(sent) == 1 else "/", SEE_OTHER)
-
-
-def _refusal(request: Request, error: Exception) -> Response:
-    """The answer to a form that was not carried out."""
-    problem = as_problem(error)
-    if not _by_script(request):
-        raise error
-    status = problem.status if problem.status in (409, 413, 429, 503) else 422
-    context = {"message": problem.message, "param": problem.param, "status": status}
-    return _render(request, "_prompt_error.html", context, status)
 
 
 async def _send(request: Request, form: PromptForm) -> tuple[list[Entry], list[Problem]]:
@@ -135,24 +117,18 @@ async def abort(request: Request) -> Response:
 async def gate(request: Request) -> Response:
     """POST /gate: `action` and `steps` as form fields."""
     hub, record = api.engine_of(request)
-    try:
-        fields = await read_fields(request)
-        await api.move_gate(hub, record, {"action": fields.get("action"), "steps": whole_number(fields, "steps")})
-    except (Problem, RequestError, EngineAway) as error:
-        return _refusal(request, error)
+    fields = await read_fields(request)
+    await api.move_gate(hub, record, {"action": fields.get("action"), "steps": whole_number(fields, "steps")})
     return _done(request, "/")
 
 
 async def restart(request: Request) -> Response:
     """POST /engine/restart: `force` as a form field."""
     hub, record = api.engine_of(request)
-    try:
-        force = bool((await read_fields(request)).get("force"))
-        await api.restart(request.state.supervisor, hub, record, force=force)
-    except (Problem, RequestError, EngineAway) as error:
-        return _refusal(request, error)
+    force = bool((await read_fields(request)).get("force"))
+    await api.restart(request.state.supervisor, hub, record, force=force)
     return _done(request, "/")
 
 
 def _done(request: Request, page: str) -> Response:
-    return Response(status_code=204) if _by_script(request) else RedirectResponse(page, SEE_OTHER)
+    return Response(status_code=204) if by_script(request) else RedirectResponse(page, SEE_OTHER)

@@ -69,18 +69,24 @@ def as_problem(error: Exception) -> Problem:
     return Problem(500, _SENTENCES[500])
 
 
+def by_script(request: Request) -> bool:
+    """Whether htmx asks, and so puts the answer into the page whatever it is."""
+    return request.headers.get("hx-request") == "true"
+
+
 def wants_json(request: Request) -> bool:
     return request.url.path.startswith(API_PREFIXES)
 
 
 async def handle(request: Request, error: Exception) -> Response:
-    """Starlette's exception handler for everything above."""
+    """Starlette's exception handler for everything above; a form's script gets 422 for what was wrong with the form."""
     problem = as_problem(error)
     headers = error.headers if isinstance(error, HTTPException) else None
-    if wants_json(request) or "text/html" not in request.headers.get("accept", ""):
+    status, template = problem.status, "error.html"
+    if by_script(request):
+        status, template = 422 if status in (400, 404) else status, "_prompt_error.html"
+    if wants_json(request) or (not by_script(request) and "text/html" not in request.headers.get("accept", "")):
         return problem_response(problem, headers)
-    templates = request.state.templates
-    response: Response = templates.TemplateResponse(
-        request, "error.html", {"status": problem.status, "message": problem.message}, problem.status, headers
-    )
+    context = {"status": status, "message": problem.message, "param": problem.param}
+    response: Response = request.state.templates.TemplateResponse(request, template, context, status, headers)
     return response

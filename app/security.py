@@ -12,10 +12,10 @@ import secrets
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import HTTPConnection, cookie_parser
+from starlette.requests import HTTPConnection, Request, cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.problems import Problem, problem_response
+from app.problems import Problem, handle
 from app.wire import POLICY_VIOLATION
 
 MAX_BODY_BYTES = 2**20
@@ -77,7 +77,8 @@ class Guard:
         if problem is None:
             await self._app(scope, _limited(receive), marked)
         else:
-            await problem_response(problem)(scope, receive, marked)
+            response = await handle(Request(scope), problem)
+            await response(scope, receive, marked)
 
     def _refusal(self, scope: Scope, headers: Headers) -> Problem | None:
         host = headers.get("host", "")

@@ -173,6 +173,32 @@ def test_some_of_many_may_be_refused(engine: FakeEngine, client: httpx.Client) -
     assert "The queue is full." in response.text
 
 
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_prompt_that_is_too_large_is_refused_in_words(
+    engine: FakeEngine, client: httpx.Client, chunked: bool
+) -> None:
+    body = b"prompt=" + b"a" * 2_000_000
+    for headers in (HTMX, BROWSER):
+        form = {**headers, "Content-Type": "application/x-www-form-urlencoded"}
+        response = client.post("/prompts", content=iter([body]) if chunked else body, headers=form)
+        assert response.status_code == 413
+        assert response.headers["content-type"].startswith("text/html")
+        assert "larger than the limit" in response.text
+
+
+@pytest.mark.parametrize("charset", ["undefined", "no-such", "utf-16", "unicode_escape"])
+def test_a_form_in_an_odd_encoding_breaks_nothing(engine: FakeEngine, client: httpx.Client, charset: str) -> None:
+    part = b'--B\r\nContent-Disposition: form-data; name="prompt"\r\n\r\n\r\n--B--\r\n'
+    headers = {"Content-Type": f"multipart/form-data; boundary=B; charset={charset}"}
+    assert client.post("/prompts", content=part, headers=headers).status_code == 400
+
+
+def test_a_form_with_too_many_fields_is_refused_in_words(engine: FakeEngine, client: httpx.Client) -> None:
+    response = client.post("/prompts", data={f"f{n}": "x" for n in range(100)}, headers=HTMX)
+    assert response.status_code == 422
+    assert response.text.strip().startswith("Too many fields")
+
+
 def test_a_file_in_the_form_is_refused(engine: FakeEngine, client: httpx.Client) -> None:
     assert client.post("/prompts", files={"prompt": ("a.txt", b"x")}).status_code == 400
 
