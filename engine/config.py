@@ -11,6 +11,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from engine.errors import ConfigError
+from engine.request import MAX_INTEGER, shown
 from engine.speculative import make_proposer
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
@@ -20,6 +21,18 @@ SCRIPTED_MODEL = "scripted"
 """A model without weights that answers from a script: for tests, and for trying the page."""
 
 MAX_BLOCK_SIZE = 256
+
+MOST = {
+    "max_model_len": 2**24,
+    "num_blocks": 2**19,
+    "kv_cache_memory_bytes": 2**50,
+    "max_num_seqs": 2**12,
+    "max_num_batched_tokens": 2**24,
+    "max_queue": 2**20,
+    "long_prefill_token_threshold": 2**24,
+    "seed": MAX_INTEGER,
+}
+"""Beyond any use: a slip of the keyboard must not eat the machine's memory, or be a number that JSON cannot carry."""
 
 CHOICES = {
     "load_format": ("auto", "safetensors", "gguf", "dummy"),
@@ -59,6 +72,13 @@ class EngineConfig:
     scripted_step_ms: float = 20.0  # pace of `--model scripted`
 
     def __post_init__(self) -> None:
+        if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in self.model):
+            raise ConfigError("--model is not text: it holds a null byte or bytes that are not UTF-8.")
+        for name, most in MOST.items():
+            if (getattr(self, name) or 0) > most:
+                raise ConfigError(f"{flag(name)} is {shown(getattr(self, name))}; it must be at most {most}.")
+        if self.seed < -MAX_INTEGER:
+            raise ConfigError(f"--seed is {shown(self.seed)}; it must be at least {-MAX_INTEGER}.")
         for name in ("max_model_len", "num_blocks", "kv_cache_memory_bytes"):
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from engine.config import MAX_BLOCK_SIZE, EngineConfig, flag
+from engine.config import MAX_BLOCK_SIZE, MOST, EngineConfig, flag
 from engine.errors import ConfigError
 
 NAN = float("nan")
@@ -46,6 +46,18 @@ def test_a_value_beyond_its_limits_is_refused_by_the_flags_name(field, value):
         EngineConfig(**{field: value})
     assert flag(field) in str(caught.value)
     assert str(value) in str(caught.value)
+
+
+@pytest.mark.parametrize("field", MOST)
+def test_a_value_that_would_eat_the_machine_is_refused(field):
+    with pytest.raises(ConfigError, match=f"{flag(field)} is .* at most {MOST[field]}"):
+        EngineConfig(**{field: 10**400})
+
+
+@pytest.mark.parametrize("model", ["a\0b", "\udcff"])
+def test_a_model_that_is_not_text_is_refused(model):
+    with pytest.raises(ConfigError, match="--model is not text"):
+        EngineConfig(model=model)
 
 
 @pytest.mark.parametrize("field", ["max_model_len", "num_blocks", "kv_cache_memory_bytes"])
