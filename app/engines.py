@@ -49,14 +49,18 @@ class Supervisor:
         self._hub.engine(NAME).restartable = True
         self._hub.starting(NAME)
         self._stop_reason = None
-        self._process = await asyncio.create_subprocess_exec(
-            *self._command,
-            *config_to_argv(self.config),
-            stdin=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=self._environment(),
-            start_new_session=True,  # Ctrl-C in the terminal is for the app, which then ends it in order
-        )
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command,
+                *config_to_argv(self.config),
+                stdin=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=self._environment(),
+                start_new_session=True,  # Ctrl-C in the terminal is for the app, which then ends it in order
+            )
+        except OSError as error:
+            self._hub.engine_gone(NAME, f"Its process could not be started: {error.strerror}.")
+            return
         self._watcher = asyncio.create_task(self._watch(self._process))
 
     def _environment(self) -> dict[str, str]:

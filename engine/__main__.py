@@ -150,7 +150,7 @@ class Engine:
             self._bye(f"{type(error).__name__} in a step: {error}")
             return 1
         loop.core.fail_all("shutdown")
-        self._bye("it was told to stop")
+        self._bye("It was told to stop.")
         return 0
 
     def _open(self, built: Built) -> EngineLoop:
