@@ -7,6 +7,7 @@ What was changed outlives a restart.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from starlette.requests import Request
@@ -21,7 +22,8 @@ from app.record import EngineRecord
 from app.wire import Json
 from engine import knobs
 from engine.config import EngineConfig
-from engine.errors import ConfigError
+from engine.errors import StepscopeError
+from engine.model_source import find_source
 
 
 async def get_config(request: Request) -> Response:
@@ -56,7 +58,9 @@ async def turn(
         running = EngineConfig(**record.state["config"]) if record.state else None
         if running is not None and knobs.RESTART not in effects.values():
             knobs.changed(running, changes)
-    except ConfigError as error:
+        if knobs.RESTART in effects.values():
+            await asyncio.to_thread(find_source, wanted)  # a model that cannot be served must not end one that is
+    except StepscopeError as error:
         raise Problem(400, str(error), param=next(iter(changes)) if len(changes) == 1 else None) from None
     if knobs.RESTART in effects.values():
         before, supervisor.config = supervisor.config, wanted

@@ -34,9 +34,14 @@ class Problem(Exception):
     def __init__(self, status: int, message: str, *, param: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
         self.status = status
-        self.message = message
-        self.param = param
+        self.message = _encodable(message)
+        self.param = param and _encodable(param)
         self.code = code or _CODES.get(status)
+
+
+def _encodable(text: str) -> str:
+    """`text` with half surrogate pairs spelled out: it may quote what JSON allows and UTF-8 does not."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def error_object(status: int, message: str, *, param: str | None = None, code: str | None = None) -> dict[str, Any]:

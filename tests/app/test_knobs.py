@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import httpx
 import pytest
 
@@ -39,12 +41,18 @@ def test_a_knob_is_turned_live(client):
         ({"max_num_seqs": 0}, "--max-num-seqs is 0"),
         ({"max_num_seqs": 3, "force": 1}, "force must be true or false"),
         ({"block_size": 1000}, "--block-size is 1000"),
+        ({"num_blocks": 10**12}, "--num-blocks is 1000000000000; it must be at most"),
+        ({"max_queue": 10**400}, "it must be at most"),
+        ({"model": "a\0b"}, "--model is not text"),
+        ({"model": "\ud800"}, "--model is not text"),
+        ({"model": "/no/such/model"}, "/no/such/model"),
+        ({"\ud800": 1}, "no setting"),
         ({"batching": "dynamic"}, "continuous, static"),
     ],
 )
 def test_a_bad_change_is_refused_and_nothing_changes(client, changes, said):
     before = client.get("/api/config").json()["config"]
-    answer = client.patch("/api/config", json=changes)
+    answer = client.patch("/api/config", content=json.dumps(changes))
     assert answer.status_code == 400
     assert said in error(answer)["message"]
     assert client.get("/api/config").json()["config"] == before
