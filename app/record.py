@@ -106,6 +106,8 @@ class EngineRecord:
         # After our own bye its numbers may be behind ours; its key is right all the same.
         if self.hello is None or (event["seq"] < self.seq and self.gone is None):
             return
+        if self.state is not None and not self.state.keys() <= event["state"].keys():
+            raise ValueError("the key's state is not whole")
         whole = self._missing is None and event["seq"] == self.seq and self.state is not None
         if whole and self.state == event["state"]:
             return

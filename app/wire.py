@@ -60,20 +60,28 @@ def _require(message: Json, name: str, kind: type, who: str) -> None:
         raise WireError(f"{who} sent a message whose {name} is out of range")
 
 
+# What is shown of an engine before, beside and after its folded state: nothing else would notice that it is missing.
+_MEMBERS: dict[str, tuple[tuple[str, type], ...]] = {
+    "text": (("request", str), ("offset", int), ("text", str)),
+    "load": (("phase", str), ("done", int), ("total", int), ("unit", str)),
+    "hello": (("config", dict), ("model", dict), ("clock_unix_us", int)),
+    "key": (("state", dict),),
+    "request": (("event", str), ("request", str)),
+    "bye": (("reason", str),),
+}
+
+
 def read_event(text: str) -> Json:
     """One message of an engine: a public event with its whole header, or a `text` message."""
     event = _object(text, "the engine")
     for name in ("kind", "engine", "epoch"):
         _require(event, name, str, "the engine")
-    if event["kind"] == "text":
-        for name, kind in (("request", str), ("offset", int), ("text", str)):
-            _require(event, name, kind, "the engine")
-        return event
-    for name in ("seq", "t"):
+    for name in ("seq", "t") if event["kind"] != "text" else ():
         _require(event, name, int, "the engine")
-    if event["kind"] == "request":
-        for name in ("event", "request"):
-            _require(event, name, str, "the engine")
+    for name, kind in _MEMBERS.get(event["kind"], ()):
+        _require(event, name, kind, "the engine")
+    if event["kind"] == "hello":
+        _require(event["model"], "name", str, "the engine")
     return event
 
 

@@ -179,6 +179,11 @@ def test_an_unknown_kind_is_handed_on(hub: Hub, engine: LocalEngine) -> None:
         '{"kind":"beat","engine":"main","epoch":"e","seq":-1,"t":1}',
         '{"kind":"text","engine":"main","epoch":"e","request":1,"offset":0,"text":""}',
         '{"kind":"request","engine":"main","epoch":"e","seq":1,"t":1}', '{"kind":"beat","t":NaN}',
+        '{"kind":"load","engine":"main","epoch":"e","seq":1,"t":1}',
+        '{"kind":"bye","engine":"main","epoch":"e","seq":1,"t":1,"reason":5}',
+        '{"kind":"hello","engine":"main","epoch":"e","seq":1,"t":1,"config":{}}',
+        '{"kind":"hello","engine":"main","epoch":"e","seq":1,"t":1,"config":{},"model":{},"clock_unix_us":1}',
+        '{"kind":"key","engine":"main","epoch":"e","seq":1,"t":1,"state":null}',
     ],
 )  # fmt: skip
 def test_a_malformed_message_is_refused_and_the_state_kept(hub: Hub, engine: LocalEngine, text: str) -> None:
@@ -199,6 +204,13 @@ def test_an_event_that_cannot_be_folded_is_refused_and_mended_by_a_key(hub: Hub,
         engine.send_raw(json.dumps({**event, "event": "admitted", "request": "nobody"}))
     engine.seq += 1
     engine.key()
+    assert hub.engines["main"].state == engine.state
+
+
+def test_a_key_without_a_whole_state_is_refused(hub: Hub, engine: LocalEngine) -> None:
+    key = {"kind": "key", "engine": "main", "epoch": engine.epoch, "seq": engine.seq + 1, "t": 1, "state": {}}
+    with pytest.raises(WireError):
+        engine.send_raw(json.dumps(key))
     assert hub.engines["main"].state == engine.state
 
 
