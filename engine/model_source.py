@@ -147,7 +147,7 @@ def read_json(file: Path) -> dict[str, Any]:
     refuse_lfs_pointer(file)
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise LoadError(f"{file} is damaged: it is not readable as JSON.") from None
     if not isinstance(value, dict):
         raise LoadError(f"{file} is damaged: it is not a JSON object.")

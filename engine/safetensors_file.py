@@ -42,7 +42,7 @@ def read_header(path: Path) -> dict[str, StoredTensor]:
         entries.pop("__metadata__", None)
         tensors = {name: StoredTensor(e["dtype"], tuple(e["shape"])) for name, e in entries.items()}
         end = 8 + length + max((entry["data_offsets"][1] for entry in entries.values()), default=0)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError, IndexError):
         raise LoadError(f"{path} is damaged: its safetensors header is not readable. Fetch the file again.") from None
     if end > size:
         raise LoadError(f"{path} is cut off: it has {size:,} of the {end:,} bytes that its header promises.")
