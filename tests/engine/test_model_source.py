@@ -154,13 +154,15 @@ def test_a_file_that_is_no_gguf(folder: Path):
     assert "give the folder that holds them" in refusal(folder / "model.safetensors")
 
 
-def test_damaged_safetensors(folder: Path):
-    (folder / "model.safetensors").write_bytes((4).to_bytes(8, "little") + b"]]]]" + bytes(64))
+@pytest.mark.parametrize("header", [b"]]]]", b"[" * 100_000], ids=["no JSON", "too deep"])
+def test_damaged_safetensors(folder: Path, header: bytes):
+    (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(64))
     assert "header is not readable" in refusal(folder)
 
 
-def test_damaged_json(folder: Path):
-    (folder / "config.json").write_text("{")
+@pytest.mark.parametrize("text", ["{", "[" * 100_000], ids=["no JSON", "too deep"])
+def test_damaged_json(folder: Path, text: str):
+    (folder / "config.json").write_text(text)
     assert "config.json is damaged" in refusal(folder)
 
 
