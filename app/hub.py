@@ -123,7 +123,8 @@ class Hub:
             self.engine_gone(record.id, reason)
 
     def engine_gone(self, name: str, reason: str, detail: str | None = None) -> None:
-        """An engine's process exited, or its socket did not come back."""
+        """An engine's process exited, or its socket did not come back; what it had still queued is not listened to."""
+        self._links.pop(name, None)
         record = self.engine(name)
         last_words = record.lose(reason, time.monotonic(), detail)
         if last_words is not None:

@@ -24,7 +24,7 @@ MAX_BLOCK_SIZE = 256
 
 MOST = {
     "max_model_len": 2**24,
-    "num_blocks": 2**19,
+    "num_blocks": 2**18,  # a keyframe names every block, and has to fit 16 MiB
     "kv_cache_memory_bytes": 2**50,
     "max_num_seqs": 2**12,
     "max_num_batched_tokens": 2**24,

@@ -163,13 +163,14 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitReason:
-    """Why a request is still waiting after this step's scheduling, from the `break` that caused it.
+    """Why a request is still waiting after this step's scheduling, from the line that decided it.
 
-        code: "slots_full" (limit = max_num_seqs) · "budget_spent" (limit = max_num_batched_tokens) ·
-    X
-        "group_running" (static batching; limit = members left) · "behind_head" (by = the blocked head) ·
-        "after_preemption" (this step preempted somebody, so it admits nobody) · "gate_held" (the engine is paused and no
-        step has looked at it yet).
+    code: "slots_full" (limit = max_num_seqs) · "budget_spent" (limit = max_num_batched_tokens) ·
+    "blocks_short" (needs, free; limit = how many of those the watermark keeps back) ·
+    "prefix_pending" (by = the request computing the shared block) ·
+    "group_running" (static batching; limit = members left) · "behind_head" (by = the blocked head) ·
+    "after_preemption" (this step preempted somebody, so it admits nobody) ·
+    "gate_held" (the engine is paused and no step has looked at it yet).
     """
 
     request: str
