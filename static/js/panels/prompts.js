@@ -22,13 +22,17 @@ export function mountPrompts(page) {
   /** @type {Map<string, HTMLElement>} */
   const cards = new Map();
   let shownAt = -Infinity;
+  const forget = (request) => {
+    texts.forget(request);
+    guesses.forget(request);
+  };
 
   keepDrafts(form);
   fillIn(form);
-  adopt(list, cards, texts);
+  adopt(list, cards, texts, forget);
   document.addEventListener("htmx:after:swap", (event) => {
     if (event.detail.ctx.sourceElement !== form && event.detail.ctx.target !== list) return;
-    adopt(list, cards, texts);
+    adopt(list, cards, texts, forget);
     if (event.detail.ctx.response?.status < 400) sent(form);
     page.loop.invalidate();
   });
@@ -62,13 +66,13 @@ export function mountPrompts(page) {
         const card = cards.get(item.request) ?? cardFor(item, list, cards);
         if (change !== null) show(card.querySelector(".said"), item.request, change);
       }
-      prune(cards, texts); // with --share-text all, cards come that no form of this page asked for
+      prune(cards, forget); // with --share-text all, cards come that no form of this page asked for
     },
     /** The frame after the text: which of it was guessed. */
     credit: guesses.credit,
     /** Another server: the answers are of requests that it does not know. */
     reset() {
-      for (const id of cards.keys()) texts.forget(id);
+      for (const id of cards.keys()) forget(id);
       cards.clear();
       list.replaceChildren();
       guesses.reset();
@@ -136,7 +140,7 @@ function converse(form, conversation) {
 // -- the cards -----------------------------------------------------------------------------------
 
 /** Take in the cards that the server put into the list: turns of one conversation belong together. */
-function adopt(list, cards, texts) {
+function adopt(list, cards, texts, forget) {
   document.getElementById("no-answers").hidden = list.querySelector("[data-request]") !== null;
   for (const card of list.querySelectorAll("[data-request]")) {
     if (!card.isConnected) continue;
@@ -148,15 +152,15 @@ function adopt(list, cards, texts) {
     if (!said.textContent && texts.get(id)) put(said, { whole: texts.get(id) });
     gather(card, list);
   }
-  prune(cards, texts);
+  prune(cards, forget);
 }
 
 /** Forget the oldest cards. */
-function prune(cards, texts) {
+function prune(cards, forget) {
   for (const id of [...cards.keys()].slice(0, Math.max(0, cards.size - CARDS_KEPT))) {
     discard(cards.get(id));
     cards.delete(id);
-    texts.forget(id);
+    forget(id);
   }
 }
 
