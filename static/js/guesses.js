@@ -8,6 +8,8 @@
  */
 
 const NAME = "guessed";
+/** Steps of a request kept until their text is there; it may never be, if it is not ours to read. */
+const OWED_KEPT = 32;
 
 export function createGuesses() {
   const highlight = typeof Highlight === "function" ? new Highlight() : null;
@@ -49,17 +51,32 @@ export function createGuesses() {
       if (!highlight) return;
       for (const event of events) {
         for (const { request, out, accepted } of event.kind === "step" ? event.rows : []) {
-          if (out > 0) owed.set(request, [...(owed.get(request) ?? []), { out, accepted }]);
+          if (out > 0) owed.set(request, [...(owed.get(request) ?? []), { out, accepted }].slice(-OWED_KEPT));
         }
       }
       for (const [request, { node, from, to }] of added) {
-        const steps = owed.get(request) ?? [];
-        owed.delete(request);
+        const [steps, later] = settled(owed.get(request) ?? [], to - from);
+        owed.set(request, later);
         for (const [start, stop] of guessedParts(steps, to - from)) mark(request, node, from + start, from + stop);
       }
       added = new Map();
+      for (const event of events) if (event.event === "finished") owed.delete(event.request); // its text came before
     },
   };
+}
+
+/**
+ * Which steps a piece of text is of: a step may be heard of a frame before its text.
+ * @template T @param {Array<T & {out: number}>} steps @param {number} length
+ * @returns {[T[], T[]]} those of this piece, and those whose text is still to come
+ */
+export function settled(steps, length) {
+  let sum = 0;
+  for (let i = 0; i < steps.length; i += 1) {
+    sum += steps[i].out;
+    if (sum === length) return [steps.slice(0, i + 1), steps.slice(i + 1)];
+  }
+  return [steps, []];
 }
 
 /** @param {Array<{out: number, accepted: number}>} steps @param {number} length @returns {Array<[number, number]>} */
