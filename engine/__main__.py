@@ -24,7 +24,7 @@ from tokenizers import Tokenizer
 from engine import events
 from engine.block_pool import hash_root
 from engine.commands import CommandReader
-from engine.config import SCRIPTED_MODEL, EngineConfig
+from engine.config import EngineConfig
 from engine.core import EngineCore, no_cost
 from engine.emitter import Emitter, EventRing
 from engine.errors import StepscopeError
@@ -59,16 +59,21 @@ class Built:
 
 def build(config: EngineConfig, progress: Progress) -> Built:
     """Load what `config` names. Raises StepscopeError with one sentence."""
-    return _build_scripted(config) if config.model == SCRIPTED_MODEL else _build_real(config, progress)
+    return _build_scripted(config) if config.scripted else _build_real(config, progress)
 
 
 def _build_scripted(config: EngineConfig) -> Built:
     from engine import scripted
 
     facts = scripted.scripted_facts(config)
+    runner = scripted.ScriptedRunner(step_ms=config.scripted_step_ms)
+    if config.simulate:
+        from engine.simulator import paced_runner  # numpy: only where it is needed
+
+        runner = paced_runner(config.cost_model)
     return Built(
         config=facts.config,
-        runner=scripted.ScriptedRunner(step_ms=config.scripted_step_ms),
+        runner=runner,
         tokenizer=scripted.byte_tokenizer(),
         chat_template=scripted.CHAT_TEMPLATE,
         special_tokens={},
@@ -183,7 +188,7 @@ class Engine:
             clock_unix_us=self._started_unix_us,
             redaction=self._redaction,
             hash_salt="fixed",
-            simulated=built.config.model == SCRIPTED_MODEL,
+            simulated=built.config.scripted,
         )
         core.reporter.key()
         self._loop = EngineLoop(core, self._inbox)

@@ -70,6 +70,8 @@ class EngineConfig:
     seed: int = 0
     start_paused: bool = False
     scripted_step_ms: float = 20.0  # pace of `--model scripted`
+    simulate: bool = False  # no model: scripted tokens, at the pace of a cost model
+    cost_model: str = "builtin"  # or a file; the pace of `simulate`
 
     def __post_init__(self) -> None:
         if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in self.model):
@@ -110,6 +112,11 @@ class EngineConfig:
         if not 0.0 <= self.scripted_step_ms <= 60_000.0:
             raise ConfigError(f"--scripted-step-ms is {self.scripted_step_ms}; it must be between 0 and 60000.")
         self._check_unchunked()
+
+    @property
+    def scripted(self) -> bool:
+        """Whether tokens come from a script, so that no model is loaded."""
+        return self.simulate or self.model == SCRIPTED_MODEL
 
     def _check_unchunked(self) -> None:
         limit = self.max_model_len

@@ -194,7 +194,8 @@ def _non_negative(terms: Vector, wanted: Vector) -> Vector:
         if (values >= 0).all() and gain > best_gain:
             best_gain, best = gain, np.zeros(terms.shape[1])
             best[chosen] = values
-    return best / scale
+    solution: Vector = best / scale
+    return solution
 
 
 def _subsets(items: Sequence[int]) -> Iterable[tuple[int, ...]]:

@@ -31,6 +31,8 @@ _HELP = {
     "seed": "of requests that bring none",
     "start_paused": "hold the gate from the start",
     "scripted_step_ms": "pace of --model scripted: milliseconds per step",
+    "simulate": "load no model: scripted tokens, each step as long as a cost model predicts",
+    "cost_model": "pace of --simulate: a file that python -m engine.simulator --save-cost-model wrote",
 }
 
 

@@ -54,7 +54,7 @@ class ModelSource:
 def find_source(config: EngineConfig) -> ModelSource:
     """Resolve and check `--model`. Raises LoadError (the model) or ConfigError (the flag)."""
     _check_flags(config)
-    if config.model == SCRIPTED_MODEL:
+    if config.scripted:
         return ModelSource(SourceKind.SCRIPTED, SCRIPTED_MODEL)
     if config.load_format == "dummy":
         return _dummy(Path(config.model).expanduser())

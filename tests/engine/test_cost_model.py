@@ -103,10 +103,10 @@ def test_the_builtin_model_needs_no_file():
 def test_a_file_that_is_no_cost_model_is_refused_by_name(tmp_path: Path, text: str):
     file = tmp_path / "cost.json"
     file.write_text(text)
-    with pytest.raises(ConfigError, match="cost.json"):
+    with pytest.raises(ConfigError, match=r"cost\.json"):
         load_cost_model(str(file))
 
 
 def test_a_missing_file_is_refused_by_name():
-    with pytest.raises(ConfigError, match="nowhere.json"):
+    with pytest.raises(ConfigError, match=r"nowhere\.json"):
         load_cost_model("nowhere.json")

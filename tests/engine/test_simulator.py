@@ -1,0 +1,190 @@
+"""Virtual time: a replay under the same knobs is the recording again; under others it says what would have been."""
+
+import json
+import random
+
+import pytest
+
+from app.state import fold
+from engine.config import EngineConfig
+from engine.cost_model import fit
+from engine.recording import Recording, read_recording, workload, write_recording
+from engine.scripted import scripted_facts
+from engine.simulator import main, paced_runner, recorded_config, simulate
+from engine.summary import summarize, table
+from tests.engine.recorded import PACE, Recorder
+
+
+def record(seed=1, count=40, **config):
+    """Requests at random moments, some of which share a beginning."""
+    rng = random.Random(seed)
+    recorder = Recorder(**{"num_blocks": 64, "max_num_batched_tokens": 64, "watermark": 0.0} | config)
+    now = 0
+    for _ in range(count):
+        now += rng.randrange(120_000)
+        prompt = "shared" * rng.choice([0, 8, 16]) + "".join(rng.choices("abcdef", k=rng.randrange(4, 120)))
+        recorder.at(now, prompt, rng.randrange(1, 40))
+    return recorder.recording()
+
+
+def replay(recording: Recording, cost=PACE, **changes) -> Recording:
+    config = {**recording.hello["config"], **changes}
+    return simulate(workload(recording), EngineConfig(**config), cost, recording.hello)
+
+
+def outline(recording):
+    """What happened, without what is made up: hashes and header."""
+    kept = ("step", "start_us", "wall_us", "accepted_us", "rows", "waiting", "tables", "evicted", "blocks", "ended_by")
+    return json.loads(json.dumps([{name: step[name] for name in kept} for step in recording.steps()]))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"num_blocks": 16, "max_model_len": 250},
+        {"batching": "static"},
+        {"enable_prefix_caching": False},
+        {"scheduling_policy": "shortest-first"},
+    ],
+)
+def test_under_the_same_knobs_every_step_is_the_recorded_one(config):
+    recording = record(**config)
+    assert outline(replay(recording)) == outline(recording)
+
+
+def test_the_recordings_above_have_something_to_reproduce():
+    summary = summarize(record(num_blocks=16, max_model_len=250))
+    assert summary.preemptions > 0
+    assert summary.cached_tokens > 0
+
+
+def test_with_the_fitted_cost_model_the_makespan_is_the_recorded_one():
+    recording = record()
+    fitted = fit(recording.steps()).model
+    was, now = summarize(recording), summarize(replay(recording, cost=fitted))
+    assert now.makespan_us == pytest.approx(was.makespan_us, rel=0.01)
+
+
+def test_a_cost_model_fitted_on_one_workload_foretells_another():
+    fitted = fit(record(seed=1).steps()).model
+    other = record(seed=2, batching="static", max_num_seqs=8)
+    assert summarize(replay(other, cost=fitted)).makespan_us == pytest.approx(summarize(other).makespan_us, rel=0.02)
+
+
+def test_another_knob_gives_what_the_engine_would_have_done_with_it():
+    static, continuous = record(batching="static"), record()
+    assert outline(replay(static, batching="continuous")) == outline(continuous)
+
+
+def test_a_replay_of_a_replay_is_the_same():
+    once = replay(record())
+    assert outline(replay(once)) == outline(once)
+
+
+def test_the_hello_says_that_it_is_simulated():
+    assert replay(record(count=3)).hello["simulated"] is True
+
+
+def test_the_events_fold_to_their_own_keys():
+    replayed = replay(record())
+    state, keys = fold(None, replayed.hello), 0
+    for event in replayed.events:
+        event = json.loads(json.dumps(event))
+        if event["kind"] == "key" and keys:
+            assert state == event["state"]
+        else:
+            state = fold(state, event)
+        keys += event["kind"] == "key"
+    assert keys > 1
+
+
+def test_a_prompt_that_would_not_fit_is_refused_and_the_rest_goes_on():
+    recording = record(count=12)
+    summary = summarize(replay(recording, max_model_len=100))
+    assert summary.num_rejected > 0
+    assert summary.num_finished + summary.num_rejected == 12
+
+
+def test_gated_times_are_in_no_percentile():
+    recording = record(count=3)
+    for event in recording.events:
+        if event["kind"] == "request" and event["event"] == "finished":
+            event["timings"]["gated_us"] = 1
+    assert summarize(recording).ttft_us == {"p50": None, "p95": None, "p99": None}
+
+
+def test_an_empty_recording_has_no_numbers_but_a_table():
+    recording = record(count=0)
+    assert "–" in table({"nothing": summarize(recording)})
+
+
+def test_a_speculating_engine_is_replayed_without():
+    assert recorded_config(record(count=2, speculative="ngram:2")).speculative == "none"
+
+
+# -- the command -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def file(tmp_path):
+    recording = record()
+    write_recording(tmp_path / "r.jsonl.gz", [recording.hello, *recording.events])
+    return tmp_path / "r.jsonl.gz"
+
+
+def test_the_command_prints_both_runs_and_writes_what_is_asked(file, tmp_path, capsys):
+    out, numbers, cost = tmp_path / "o.jsonl.gz", tmp_path / "n.json", tmp_path / "c.json"
+    flags = ["--batching=static", f"--out={out}", f"--json={numbers}", f"--save-cost-model={cost}"]
+    assert main([str(file), *flags]) == 0
+    said = capsys.readouterr().out
+    assert "Simulated: 40 requests arrive when they did" in said
+    assert "slot occupancy" in said
+    assert "R² 1.000" in said
+    written = json.loads(numbers.read_text())
+    assert written["simulated"]["num_steps"] > written["recorded"]["num_steps"]
+    assert read_recording(out).hello["config"]["batching"] == "static"
+    assert main([str(file), f"--cost-model={cost}"]) == 0
+
+
+def test_flags_that_are_not_given_are_those_of_the_recording(file, tmp_path):
+    out = tmp_path / "o.jsonl.gz"
+    assert main([str(file), "--max-num-seqs=2", f"--out={out}"]) == 0
+    config = read_recording(out).hello["config"]
+    assert (config["max_num_seqs"], config["max_num_batched_tokens"], config["num_blocks"]) == (2, 64, 64)
+
+
+def test_another_block_size_keeps_the_size_of_the_pool_in_tokens(file, tmp_path):
+    out = tmp_path / "o.jsonl.gz"
+    assert main([str(file), "--block-size=32", f"--out={out}"]) == 0
+    assert read_recording(out).hello["num_blocks"] == 32
+
+
+@pytest.mark.parametrize(
+    ("flag", "word"),
+    [("--speculative=ngram:2", "--speculative"), ("--model=x", "--model"), ("--watermark=2", "watermark")],
+)
+def test_a_knob_that_cannot_be_simulated_is_refused(file, capsys, flag, word):
+    assert main([str(file), flag]) == 2
+    assert word in capsys.readouterr().err
+
+
+def test_a_recording_without_requests_is_refused(tmp_path, capsys):
+    recording = record(count=0)
+    write_recording(tmp_path / "r.jsonl.gz", [recording.hello, *recording.events])
+    assert main([str(tmp_path / "r.jsonl.gz")]) == 2
+    assert "nothing to replay" in capsys.readouterr().err
+
+
+# -- --simulate --------------------------------------------------------------------------------------------------
+
+
+def test_an_engine_that_simulates_loads_no_model():
+    config = EngineConfig(simulate=True)
+    assert config.scripted
+    assert scripted_facts(config).model.name == "scripted"
+
+
+def test_its_cost_model_is_checked_before_it_serves():
+    with pytest.raises(Exception, match=r"nowhere\.json"):
+        paced_runner("nowhere.json")
