@@ -1,8 +1,20 @@
-"""`python -m benchmarks`: run every benchmark, print one table, write JSON; exit 1 if a promised ratio is missed."""
+"""`python -m benchmarks [NAME …]`: run one benchmark with its flags, or all of them; exit 1 if a promise is missed."""
 
 import sys
 
-from benchmarks.throughput import main
+from benchmarks import lessons, throughput
+
+BENCHMARKS = {"throughput": throughput.main, "lessons": lessons.main}
+
+
+def main(argv: list[str]) -> int:
+    if not argv:
+        return max(run([]) for run in BENCHMARKS.values())
+    if argv[0] not in BENCHMARKS:
+        print(f"python -m benchmarks: {argv[0]} is none of {', '.join(BENCHMARKS)}.", file=sys.stderr)
+        return 2
+    return BENCHMARKS[argv[0]](argv[1:])
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

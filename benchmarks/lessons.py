@@ -1,0 +1,438 @@
+"""The lessons: what each idea of the field does, on the real model, both sides in one run.
+
+Times are noisy on a shared machine, so each side runs several rounds in turn and its best one counts; beside them
+stand the numbers that no noise changes: steps, tokens, slots, blocks. `--quick` runs the same lessons on scripted
+tokens in virtual time: the same decisions in seconds, its times simulated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import json
+import random
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.lab import Lab, Machine, RealMachine, Run, VirtualMachine, random_prompt
+from engine.cost_model import fit
+from engine.recording import workload
+from engine.simulator import simulate
+from engine.summary import summarize
+
+RESULT_FILE = Path(__file__).parent / "lessons.out.json"
+SEED = 7
+BATCHES = (1, 2, 4, 8, 16)
+SHARED_TOKENS, OWN_TOKENS = 512, 4
+NEWCOMER_TOKENS = 1500
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """One number of every side, and what is promised of `ratio`."""
+
+    name: str
+    values: list[float | int | None]
+    ratio: float | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @property
+    def kept(self) -> bool:
+        """Whether the promise is kept; none given is none broken."""
+        promised = self.at_least is not None or self.at_most is not None
+        if not promised or self.ratio is None:
+            return not promised
+        return (self.at_least or 0.0) <= self.ratio <= (float("inf") if self.at_most is None else self.at_most)
+
+    @property
+    def promise(self) -> str:
+        low = "" if self.at_least is None else f"≥ {self.at_least:.3g} "
+        high = "" if self.at_most is None else f"≤ {self.at_most:.3g} "
+        return low + high + ("" if not low + high else "ok" if self.kept else "MISSED")
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    name: str
+    sides: list[str]
+    numbers: list[Number]
+
+    @property
+    def kept(self) -> bool:
+        return all(number.kept for number in self.numbers)
+
+
+@dataclass(slots=True)
+class School:
+    """The lessons' machine, and the runs that later lessons look at again."""
+
+    machine: Machine
+    rounds: int = 1
+    runs: dict[str, Run] = field(default_factory=dict)
+
+    def run(self, play: Callable[[Lab], None], *sides: dict[str, Any]) -> list[Run]:
+        """Play on an engine for each side's flags, `rounds` times in turn; the quickest of each."""
+        best: list[Run | None] = [None] * len(sides)
+        for _ in range(self.rounds):
+            for i, flags in enumerate(sides):
+                lab = self.machine.lab(**flags)
+                play(lab)
+                run, before = lab.result(), best[i]
+                if before is None or run.summary.makespan_us < before.summary.makespan_us:
+                    best[i] = run
+        return [run for run in best if run is not None]
+
+    def rng(self) -> random.Random:
+        return random.Random(SEED)
+
+    def prompt(self, rng: random.Random, length: int) -> list[int]:
+        return random_prompt(self.machine, rng, length)
+
+
+def number(
+    name: str, runs: Sequence[Run], get: Callable[[Run], Any], *, rises: bool | None = None, **promise: float
+) -> Number:
+    """The same number of every run. `rises`: whether the ratio is last over first, or first over last."""
+    values = [get(run) for run in runs]
+    first, last = (values[0], values[-1]) if rises else (values[-1], values[0])
+    ratio = last / first if rises is not None and first else None
+    return Number(name, values, ratio, promise.get("at_least"), promise.get("at_most"))
+
+
+def in_ms(us: float) -> float:
+    return us / 1000
+
+
+def tok_per_s(run: Run) -> float | None:
+    return run.summary.output_tokens_per_s
+
+
+def steps(run: Run) -> int:
+    return run.summary.num_steps
+
+
+# -- static vs continuous ----------------------------------------------------------------------------------------
+
+
+def uniform_mix(rng: random.Random) -> list[int]:
+    return [rng.randint(4, 128) for _ in range(32)]
+
+
+def one_long_mix(rng: random.Random) -> list[int]:
+    """One long answer per seven short ones, somewhere among them."""
+    groups = ([128, *(rng.randint(8, 16) for _ in range(7))] for _ in range(4))
+    return [length for group in groups for length in rng.sample(group, k=8)]
+
+
+def static_vs_continuous(school: School, mix: str, lengths: list[int], at_least: float) -> Lesson:
+    """32 requests, 8 slots: does a slot wait for the slowest of its group?"""
+
+    def play(lab: Lab) -> None:
+        rng = school.rng()
+        for length in lengths:
+            lab.submit(school.prompt(rng, 32), length)
+        lab.run()
+
+    names = ["static", "continuous"]
+    runs = school.run(play, *({"batching": name} for name in names))
+    school.runs.update({f"{name}, {mix}": run for name, run in zip(names, runs, strict=True)})
+    return Lesson(
+        f"batching, {mix}",
+        names,
+        [
+            number("output tok/s", runs, tok_per_s, rises=True, at_least=at_least),
+            number("steps", runs, steps, rises=False),
+            number("slot occupancy", runs, lambda run: run.summary.slot_occupancy, rises=True),
+        ],
+    )
+
+
+# -- chunked prefill ---------------------------------------------------------------------------------------------
+
+
+def chunked_prefill(school: School) -> Lesson:
+    """Four answers stream, and a long prompt arrives: how long do the four stand still?"""
+    streaming, newcomer = range(4), 4
+
+    def play(lab: Lab) -> None:
+        rng = school.rng()
+        for _ in streaming:
+            lab.submit(school.prompt(rng, 32), 40)
+        lab.step_until(lambda: lab.requests[-1].num_output_tokens >= 8)
+        lab.submit(school.prompt(rng, NEWCOMER_TOKENS), 4)
+        lab.run()
+
+    def worst_gap_ms(run: Run) -> float:
+        times = (run.deliveries_us(request) for request in streaming)
+        return max(b - a for one in times for a, b in itertools.pairwise(one)) / 1000
+
+    def steps_to_first_token(run: Run) -> int:
+        rows = (row for step in run.recording.steps() for row in step["rows"] if row["request"] == str(newcomer))
+        return 1 + [row["out"] > 0 for row in rows].index(True)
+
+    runs = school.run(
+        play, {"enable_chunked_prefill": False, "max_num_batched_tokens": 2048}, {"max_num_batched_tokens": 256}
+    )
+    return Lesson(
+        "chunked prefill, 1,500 tokens beside 4 streams",
+        ["off", "on"],
+        [
+            number("worst gap of the four, ms", runs, worst_gap_ms, rises=False, at_least=4.0),
+            number("newcomer's TTFT, ms", runs, lambda run: in_ms(run.ttft_us(newcomer)), rises=True, at_most=1.5),
+            number("most tokens in a step", runs, lambda run: run.summary.max_step_tokens, rises=False),
+            number("newcomer's steps to first token", runs, steps_to_first_token),
+            number("output tok/s", runs, tok_per_s),
+            number("steps", runs, steps),
+        ],
+    )
+
+
+# -- prefix cache ------------------------------------------------------------------------------------------------
+
+OFF_ON: tuple[dict[str, Any], dict[str, Any]] = ({"enable_prefix_caching": False}, {"enable_prefix_caching": True})
+
+
+def prefix_cache(school: School, *, together: bool) -> Lesson:
+    """Eight requests begin with the same 512 tokens: seven after the first one's first token, or all at once."""
+
+    def play(lab: Lab) -> None:
+        rng = school.rng()
+        shared = school.prompt(rng, SHARED_TOKENS)
+        first = lab.submit(shared + school.prompt(rng, OWN_TOKENS), 32)
+        if not together:
+            lab.step_until(lambda: first.num_output_tokens > 0)
+        for _ in range(7):
+            lab.submit(shared + school.prompt(rng, OWN_TOKENS), 16)
+        lab.run()
+
+    runs = school.run(play, *OFF_ON)
+    once = SHARED_TOKENS + 8 * OWN_TOKENS
+    computed = number("prompt tokens computed", runs, lambda run: run.summary.prefill_tokens, rises=False)
+    computed = dataclasses.replace(computed, at_least=8 * (SHARED_TOKENS + OWN_TOKENS) / once)  # the shared ones once
+    ttft = number(
+        "mean TTFT of the seven, ms",
+        runs,
+        lambda run: in_ms(statistics.fmean(run.ttft_us(request) for request in range(1, 8))),
+        rises=False,
+    )
+    return Lesson(
+        f"prefix cache, 512 tokens shared, {'all eight together' if together else 'seven after the first'}",
+        ["off", "on"],
+        [
+            ttft if together else dataclasses.replace(ttft, at_least=4.0),
+            computed,
+            number("most blocks in use", runs, lambda run: run.summary.peak_blocks, rises=False),
+            number("output tok/s", runs, tok_per_s),
+            number("steps", runs, steps),
+        ],
+    )
+
+
+# -- pool too small ----------------------------------------------------------------------------------------------
+
+
+def small_pool(school: School) -> Lesson:
+    """16 requests that come to 10 blocks each, 8 at a time: in 1,024 blocks and in 40."""
+
+    def play(lab: Lab) -> None:
+        rng = school.rng()
+        for _ in range(16):
+            lab.submit(school.prompt(rng, 64), 96)
+        lab.run()
+
+    runs = school.run(play, {"num_blocks": 1024}, {"num_blocks": 40})
+    most = number("most preemptions of one request", runs, lambda run: run.summary.most_preemptions)
+    finished = number("finished", runs, lambda run: run.summary.num_finished)
+    return Lesson(
+        "pool, 16 requests of 10 blocks, 8 slots",
+        ["1024 blocks", "40 blocks"],
+        [
+            number("preemptions", runs, lambda run: run.summary.preemptions),
+            dataclasses.replace(most, ratio=runs[-1].summary.most_preemptions, at_most=4.0),
+            number("tokens computed again", runs, lambda run: run.summary.lost_tokens),
+            dataclasses.replace(finished, ratio=runs[-1].summary.num_finished / 16, at_least=1.0),
+            number("output tok/s", runs, tok_per_s),
+            number("steps", runs, steps),
+        ],
+    )
+
+
+# -- batch size --------------------------------------------------------------------------------------------------
+
+
+def batch_size(school: School) -> Lesson:
+    """Weights are read once a step, whoever shares it."""
+
+    def play(lab: Lab) -> None:
+        rng = school.rng()
+        for _ in range(lab.config.max_num_seqs):
+            lab.submit(school.prompt(rng, 32), 24)
+        lab.run()
+
+    def full(run: Run) -> list[dict[str, Any]]:
+        """Steps that decode the whole batch and do nothing else."""
+        return [s for s in run.recording.steps() if s["num_decode_tokens"] == s["num_scheduled_tokens"] == slots(run)]
+
+    def slots(run: Run) -> int:
+        return run.config.max_num_seqs
+
+    def decode_tok_per_s(run: Run) -> float:
+        return slots(run) / statistics.median(step["wall_us"] / 1e6 for step in full(run))
+
+    def intensity(run: Run) -> float | None:
+        moved = sum(step["bytes"] for step in full(run))
+        return sum(step["flops"] for step in full(run)) / moved if moved else None
+
+    runs = school.run(play, *({"max_num_seqs": batch, "max_num_batched_tokens": 512} for batch in BATCHES))
+    return Lesson(
+        "batch size, decode",
+        [str(batch) for batch in BATCHES],
+        [
+            number("decode tok/s (median step)", runs, decode_tok_per_s, rises=True),
+            number("FLOP per byte (derived)", runs, intensity, rises=True),
+            number("steps per token and request", runs, lambda run: len(full(run)) / 23),
+        ],
+    )
+
+
+# -- speculation -------------------------------------------------------------------------------------------------
+
+
+def speculation(school: School) -> Lesson:
+    """A prompt that repeats itself, and guesses looked up in it."""
+
+    def play(lab: Lab) -> None:
+        lab.submit(school.machine.repetitive_prompt(), 64)
+        lab.run()
+
+    def tokens_per_step(run: Run) -> float:
+        return statistics.fmean(
+            row["out"] for step in run.recording.steps() for row in step["rows"] if row["phase"] == "decode"
+        )
+
+    def total(name: str) -> Callable[[Run], int]:
+        return lambda run: sum(row[name] for step in run.recording.steps() for row in step["rows"])
+
+    runs = school.run(play, {"speculative": "none"}, {"speculative": "ngram:4"})
+    same = int(runs[0].answers == runs[1].answers)
+    return Lesson(
+        "n-gram speculation, repetitive prompt, batch 1",
+        ["none", "ngram:4"],
+        [
+            number("output tokens per decode step", runs, tokens_per_step, rises=True, at_least=1.5),
+            Number("the same answer", [1, same], ratio=same, at_least=1.0),
+            number("tokens guessed", runs, total("drafted")),
+            number("guesses accepted", runs, total("accepted")),
+            number("output tok/s", runs, tok_per_s, rises=True),
+            number("steps", runs, steps, rises=False),
+        ],
+    )
+
+
+# -- simulated vs measured ---------------------------------------------------------------------------------------
+
+
+def simulated_vs_measured(school: School) -> Lesson:
+    """Fit the cost model to one workload, then foretell the makespans of the others."""
+
+    def play(lab: Lab) -> None:
+        rng = school.rng()
+        for _ in range(20):
+            lab.submit(school.prompt(rng, rng.randint(8, 300)), rng.randint(4, 64))
+        lab.run()
+
+    fitted = fit(school.run(play, {})[0].recording.steps())
+    numbers = []
+    for name, run in school.runs.items():
+        replayed = simulate(workload(run.recording), run.config, fitted.model, run.recording.hello)
+        was, foretold = run.summary.makespan_us, summarize(replayed).makespan_us
+        numbers.append(Number(f"makespan, s: {name}", [was / 1e6, foretold / 1e6], foretold / was, 0.8, 1.2))
+    return Lesson(f"cost model, {fitted}", [school.machine.times, "simulated"], numbers)
+
+
+LESSONS: dict[str, Callable[[School], list[Lesson]]] = {
+    "batching": lambda school: [
+        static_vs_continuous(school, "outputs of 4–128", uniform_mix(school.rng()), 1.15),
+        static_vs_continuous(school, "one of 128 per seven of 8–16", one_long_mix(school.rng()), 2.0),
+    ],
+    "chunked-prefill": lambda school: [chunked_prefill(school)],
+    "prefix-cache": lambda school: [prefix_cache(school, together=False), prefix_cache(school, together=True)],
+    "small-pool": lambda school: [small_pool(school)],
+    "batch-size": lambda school: [batch_size(school)],
+    "speculation": lambda school: [speculation(school)],
+    "cost-model": lambda school: [simulated_vs_measured(school)],
+}
+"""In the order in which they run; the last looks at the runs of the first."""
+
+
+def teach(machine: Machine, names: Sequence[str] = tuple(LESSONS), rounds: int = 1) -> list[Lesson]:
+    """Run these lessons. `cost-model` needs `batching` before it."""
+    school = School(machine, rounds)
+    return [lesson for name in LESSONS if name in names for lesson in LESSONS[name](school)]
+
+
+# -- the table ---------------------------------------------------------------------------------------------------
+
+
+def table(lessons: Sequence[Lesson], times: str) -> str:
+    """One table: a head line per lesson with its sides, then a line per number."""
+    lines: list[tuple[list[str], str, str]] = []
+    for lesson in lessons:
+        lines.append(([lesson.name, *lesson.sides], "ratio", "promised"))
+        for one in lesson.numbers:
+            cells = ["  " + one.name, *map(_shown, one.values)]
+            lines.append((cells, "" if one.ratio is None else f"{one.ratio:.2f}", one.promise))
+    columns = max(len(cells) for cells, _, _ in lines)
+    wide = max(len(cells[0]) for cells, _, _ in lines if cells[0].startswith(" "))
+    shown = [f"Lessons, greedy, fp32, seed {SEED}; times are {times}"]
+    for cells, ratio, promise in lines:
+        values = cells[1:] + [""] * (columns - len(cells))
+        if not cells[0].startswith(" "):
+            shown += ["", cells[0]]
+            cells = [""]
+        shown.append(f"{cells[0]:<{wide}}" + "".join(f"{value:>12}" for value in values) + f"{ratio:>8}  {promise}")
+    return "\n".join(line.rstrip() for line in shown)
+
+
+def _shown(value: float | int | None) -> str:
+    if value is None:
+        return "–"
+    return str(value) if isinstance(value, int) else f"{value:.2f}" if value < 100 else f"{value:.0f}"
+
+
+def as_json(lessons: Sequence[Lesson], times: str, rounds: int) -> str:
+    value = {
+        "benchmark": "lessons",
+        "times": times,
+        "seed": SEED,
+        "rounds": rounds,
+        "lessons": [{**dataclasses.asdict(lesson), "kept": lesson.kept} for lesson in lessons],
+    }
+    return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks lessons", description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="scripted tokens in virtual time instead of the model")
+    parser.add_argument("--rounds", type=int, default=2, help="times each side runs; the best counts (default: 2)")
+    parser.add_argument("--only", nargs="+", choices=list(LESSONS), default=list(LESSONS), help="these lessons")
+    parser.add_argument("--json", type=Path, default=RESULT_FILE, help="where to write the result")
+    args = parser.parse_args(argv)
+    names = {*args.only, *(["batching"] if "cost-model" in args.only else [])}
+    machine: Machine = VirtualMachine() if args.quick else RealMachine()
+    rounds = 1 if args.quick else args.rounds
+    lessons = teach(machine, tuple(names), rounds)
+    args.json.write_text(as_json(lessons, machine.times, rounds))
+    print(table(lessons, machine.times))
+    print(f"written to {args.json}")
+    return 0 if all(lesson.kept for lesson in lessons) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
