@@ -125,9 +125,8 @@ def uniform_mix(rng: random.Random) -> list[int]:
 
 
 def one_long_mix(rng: random.Random) -> list[int]:
-    """One long answer per seven short ones, somewhere among them."""
-    groups = ([128, *(rng.randint(8, 16) for _ in range(7))] for _ in range(4))
-    return [length for group in groups for length in rng.sample(group, k=8)]
+    """One long answer per seven short ones: each static group has one to wait for."""
+    return [length for _ in range(4) for length in (128, *(rng.randint(8, 16) for _ in range(7)))]
 
 
 def static_vs_continuous(school: School, mix: str, lengths: list[int], at_least: float) -> Lesson:
@@ -136,7 +135,7 @@ def static_vs_continuous(school: School, mix: str, lengths: list[int], at_least:
     def play(lab: Lab) -> None:
         rng = school.rng()
         for length in lengths:
-            lab.submit(school.prompt(rng, 32), length)
+            lab.submit(school.prompt(rng, 16), length)
         lab.run()
 
     names = ["static", "continuous"]

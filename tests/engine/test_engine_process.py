@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from app.state import fold
+from engine.cost_model import CostModel
 from tests.engine.app_server import TOKEN, WAIT, AppServer, Connection
 
 ROOT = Path(__file__).parents[2]
@@ -238,3 +239,20 @@ def test_the_scripted_engine_imports_no_torch():
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=WAIT)
     assert ended.stdout == "False\n"
+
+
+def test_a_simulating_engine_says_so_and_keeps_the_pace_of_its_cost_model(start, tmp_path):
+    pace = tmp_path / "cost.json"
+    pace.write_text(CostModel(step_us=4_000, decode_row_us=1_000).to_json())
+    process = start("--model=nowhere", "--simulate", f"--cost-model={pace}")
+    assert process.connection.wait_for("hello")["simulated"] is True
+    process.submit("r1")
+    process.connection.wait_for("finished", request="r1")
+    steps = [message for message in process.connection.received if message["kind"] == "step"]
+    assert [step["phases_us"]["forward"] >= 4_000 + 1_000 * step["num_decode_tokens"] for step in steps] == [True] * 5
+
+
+def test_a_cost_model_that_is_none_ends_the_start_with_a_sentence(start):
+    process = start("--simulate", "--cost-model=nowhere.json")
+    assert process.wait() == 2
+    assert "--cost-model nowhere.json cannot be used" in process.errors()

@@ -90,6 +90,10 @@ def test_the_scripted_model_is_not_looked_for_on_disk():
     assert find("scripted").kind is SourceKind.SCRIPTED
 
 
+def test_a_simulation_needs_no_model(tmp_path: Path):
+    assert find(tmp_path / "nothing here", simulate=True).kind is SourceKind.SCRIPTED
+
+
 # -- what is refused ---------------------------------------------------------------------------------------------
 
 
