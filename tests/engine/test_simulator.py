@@ -11,7 +11,7 @@ from engine.cost_model import fit
 from engine.recording import Recording, read_recording, workload, write_recording
 from engine.scripted import scripted_facts
 from engine.simulator import main, paced_runner, recorded_config, simulate
-from engine.summary import summarize, table
+from engine.summary import summarize
 from tests.engine.recorded import PACE, Recorder
 
 
@@ -104,19 +104,6 @@ def test_a_prompt_that_would_not_fit_is_refused_and_the_rest_goes_on():
     summary = summarize(replay(recording, max_model_len=100))
     assert summary.num_rejected > 0
     assert summary.num_finished + summary.num_rejected == 12
-
-
-def test_gated_times_are_in_no_percentile():
-    recording = record(count=3)
-    for event in recording.events:
-        if event["kind"] == "request" and event["event"] == "finished":
-            event["timings"]["gated_us"] = 1
-    assert summarize(recording).ttft_us == {"p50": None, "p95": None, "p99": None}
-
-
-def test_an_empty_recording_has_no_numbers_but_a_table():
-    recording = record(count=0)
-    assert "–" in table({"nothing": summarize(recording)})
 
 
 def test_a_speculating_engine_is_replayed_without():

@@ -1,0 +1,55 @@
+"""The numbers of a run, as METRICS defines them."""
+
+import pytest
+
+from engine.summary import summarize, table
+from tests.engine.recorded import PACE, Recorder
+
+
+@pytest.fixture
+def recorder():
+    return Recorder(max_num_seqs=2)
+
+
+def step_us(**terms):
+    return PACE.step_us + sum(getattr(PACE, f"{name}_us") * count for name, count in terms.items())
+
+
+def test_one_request_by_hand(recorder):
+    recorder.at(50_000, "x" * 10, 3)
+    summary = summarize(recorder.recording())
+    prefill = round(step_us(prefill_token=10, prefill_pair=55))
+    decode = [round(step_us(decode_row=1, kv_token=tokens)) for tokens in (11, 12)]
+    assert summary.ttft_us["p50"] == prefill
+    assert summary.tpot_us["p50"] == sum(decode) / 2
+    assert summary.makespan_us == prefill + sum(decode)
+    assert summary.output_tokens_per_s == pytest.approx(3e6 / summary.makespan_us)
+    assert (summary.num_steps, summary.prefill_tokens, summary.decode_tokens) == (3, 10, 2)
+    assert summary.slot_occupancy == 0.5
+
+
+def test_one_token_has_no_tpot(recorder):
+    recorder.at(0, "x", 1)
+    assert summarize(recorder.recording()).tpot_us == {"p50": None, "p95": None, "p99": None}
+
+
+def test_preemptions_are_counted_with_what_they_cost():
+    recorder = Recorder(num_blocks=4, watermark=0.0)
+    requests = [recorder.at(0, letter * 20, 20) for letter in "ab"]
+    summary = summarize(recorder.recording())
+    assert summary.preemptions == sum(request.num_preemptions for request in requests) > 0
+    assert summary.lost_tokens == sum(request.num_lost_tokens for request in requests)
+    assert summary.most_preemptions == max(request.num_preemptions for request in requests)
+
+
+def test_gated_times_are_in_no_percentile(recorder):
+    recorder.at(0, "x", 3)
+    recording = recorder.recording()
+    for event in recording.events:
+        if event["kind"] == "request" and event["event"] == "finished":
+            event["timings"]["gated_us"] = 1
+    assert summarize(recording).ttft_us == {"p50": None, "p95": None, "p99": None}
+
+
+def test_a_run_without_steps_has_no_numbers_but_a_table(recorder):
+    assert "–" in table({"nothing": summarize(recorder.recording())})
