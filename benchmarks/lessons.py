@@ -246,7 +246,8 @@ def batch_size(school: School) -> Lesson:
         return run.config.max_num_seqs
 
     def decode_tok_per_s(run: Run) -> float:
-        return slots(run) / statistics.median(step["wall_us"] / 1e6 for step in full(run))
+        seconds: float = statistics.median(step["wall_us"] / 1e6 for step in full(run))
+        return slots(run) / seconds
 
     def intensity(run: Run) -> float | None:
         moved = sum(step["bytes"] for step in full(run))

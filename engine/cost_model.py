@@ -112,7 +112,7 @@ class CostModel:
 
 
 BUILTIN_MODEL = CostModel(
-    step_us=30_000.0, prefill_token_us=2_500.0, decode_row_us=4_000.0, kv_token_us=4.0, prefill_pair_us=0.5
+    step_us=38_000.0, prefill_token_us=1_250.0, decode_row_us=2_000.0, kv_token_us=4.0, prefill_pair_us=0.0
 )
 """The default model in fp32 on two cores of a server, rounded: a pace to try things with, no measurement."""
 
