@@ -62,7 +62,7 @@ def test_flags_that_cannot_work_together_are_one_sentence(capsys: pytest.Capture
     assert "--max-num-batched-tokens" in err
 
 
-@pytest.mark.parametrize("flag", ["--token=x", "--record=f", "--simulate", "--enforce-eager"])
+@pytest.mark.parametrize("flag", ["--token=x", "--record=f", "--enforce-eager"])
 def test_flags_of_later_are_refused(capsys: pytest.CaptureFixture[str], flag: str) -> None:
     code, _, err = run(capsys, "serve", flag)
     assert code == 2
