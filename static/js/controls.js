@@ -69,10 +69,11 @@ export function cancelRequest(id) {
   return askAloud(`/api/requests/${encodeURIComponent(id)}`, { method: "DELETE" });
 }
 
-/** Take over the gate's form. */
-export function mountControls() {
+/** Take over the gate's form. @param {{goLive: () => void}} page */
+export function mountControls({ goLive }) {
   document.getElementById("gate").addEventListener("submit", (event) => {
     event.preventDefault();
+    if (event.submitter.value !== "pause") goLive();
     moveGate(event.submitter.value);
   });
 }

@@ -87,6 +87,7 @@ const page = {
     store.hold();
     loop.invalidate();
   },
+  goLive,
 };
 
 mountHeader(page);
@@ -100,7 +101,7 @@ mountPanel("anatomy", anatomy, page, { timed: true });
 mountPanel("latency", latency, page);
 mountGate(page);
 mountKnobs(page);
-mountControls();
+mountControls(page);
 
 selection.subscribe((choice) => {
   if (choice) holdView();
@@ -113,10 +114,17 @@ function holdView() {
   loop.invalidateNow();
 }
 
+/** Follow the newest step; what is chosen stays chosen. */
 function goLive() {
   store.release();
   axis.follow();
   loop.invalidateNow();
+}
+
+/** Whoever moves the engine on wants to see it move. @param {"pause" | "run" | "step"} action */
+function move(action) {
+  if (action !== "pause") goLive();
+  moveGate(action);
 }
 
 /** Choose the step before or after the chosen one. */
@@ -141,8 +149,8 @@ mountKeys({
   live: goLive,
   walk,
   theme: theme.toggle,
-  gate: () => moveGate(store.engine?.state?.gate.state === "paused" ? "run" : "pause"),
-  step: () => moveGate("step"),
+  gate: () => move(store.engine?.state?.gate.state === "paused" ? "run" : "pause"),
+  step: () => move("step"),
   clear: () => selection.clear(),
   help: () => help.showModal(),
 });

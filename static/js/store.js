@@ -3,7 +3,7 @@
  * `apply` takes frames as they come; nothing here touches the document.
  *
  * Holding: `hold` keeps a copy of the state as it is now, and the panels show that while the fold runs on,
- * until `release`. `shown` is what panels draw.
+ * until `release`. `shown` is what panels draw, and `now` the engine time that belongs to it.
  *
  * @typedef {Object<string, any>} Json
  */
@@ -39,7 +39,7 @@ export function createStore() {
     /** The hub that what is known came from: a new one numbers its requests anew. */
     hub: /** @type {string | null} */ (null),
     strangeVersion: /** @type {number | null} */ (null),
-    held: /** @type {{state: Json | null, column: number} | null} */ (null),
+    held: /** @type {{state: Json | null, column: number, now: number} | null} */ (null),
 
     /** The engine on show: the first one that the hub named. */
     get engine() {
@@ -48,6 +48,10 @@ export function createStore() {
     /** The state that panels draw: the held one, or the newest. */
     get shown() {
       return this.held ? this.held.state : (this.engine?.state ?? null);
+    },
+    /** Engine time of what is shown: a held view's clock stands. */
+    get now() {
+      return this.held ? this.held.now : engineNow(this.engine);
     },
     /** Another server answers: nothing that is known holds any more. @param {string} hub */
     meet(hub) {
@@ -58,7 +62,7 @@ export function createStore() {
     hold() {
       const { engine } = this;
       if (this.held || !engine) return;
-      this.held = { state: structuredClone(engine.state), column: engine.history.last };
+      this.held = { state: structuredClone(engine.state), column: engine.history.last, now: engineNow(engine) };
     },
     release() {
       this.held = null;

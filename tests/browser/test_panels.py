@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -125,7 +126,7 @@ def test_a_held_view_stays_while_the_engine_goes_on(page: Page) -> None:
     held = page.evaluate("stepscope.shown().step")
     wait_for(page, f"stepscope.state().step > {held} + 20")
     assert page.evaluate("stepscope.shown().step") == held
-    expect(page.locator("#live")).to_contain_text("steps ahead")
+    expect(page.locator("#live")).to_have_text(re.compile(r"^HELD · [\d,]+ steps behind · go live$"))
     page.keyboard.press(" ")
     wait_for(page, "stepscope.shown().step === stepscope.state().step")
 
@@ -168,3 +169,58 @@ def test_one_step_at_a_time_by_key(page: Page, served: Served) -> None:
             wait_for(page, f"stepscope.state().step === {before} + 1")
     finally:
         run(served)
+
+
+@pytest.mark.parametrize("way", ["header", "panel", "key"])
+def test_a_step_goes_live_again_and_keeps_what_is_chosen(page: Page, served: Served, way: str) -> None:
+    (request,) = send(page, "Choose me", max_tokens=200)
+    wait_running(page, [request])
+    state = pause(page, served)
+    try:
+        page.click(f"[data-request={request}] [data-select]")
+        expect(page.locator("#live")).to_have_text("HELD · go live")
+        if way == "key":
+            page.keyboard.press("s")
+        else:
+            page.click("#gate [value=step]" if way == "header" else "#gate-moves [value=step]")
+        wait_for(page, f"stepscope.shown().step === {state['step'] + 1}")
+        expect(page.locator("#live")).to_have_text("LIVE")
+        assert page.evaluate("stepscope.choice()") == {"kind": "request", "id": request}
+    finally:
+        run(served)
+
+
+def test_waiting_times_stand_while_the_view_is_held(page: Page, served: Served) -> None:
+    pause(page, served)
+    try:
+        send(page, "Wait with me", max_tokens=8)
+        page.locator("h2").first.click()
+        page.keyboard.press(" ")
+        frames(page)
+        waited = page.locator("#panel-queue tbody td:nth-child(2)")
+        page.wait_for_timeout(600)  # the queue is written at most twice a second
+        held = waited.inner_text()
+        expect(page.locator(".board .label")).to_contain_text("now")
+        page.wait_for_timeout(600)
+        assert waited.inner_text() == held
+        page.keyboard.press(" ")
+        expect(waited).not_to_have_text(held)
+    finally:
+        run(served)
+
+
+@pytest.mark.parametrize(
+    ("label", "simulated", "gated", "word"),
+    [
+        ("measured", False, False, "measured"),
+        ("measured", False, True, "gated"),
+        ("derived", False, True, "derived"),
+        ("derived", True, True, "simulated"),
+    ],
+)
+def test_a_label_says_how_its_numbers_came_about(
+    page: Page, label: str, simulated: bool, gated: bool, word: str
+) -> None:
+    kind = f"{{simulated: {str(simulated).lower()}, gated: {str(gated).lower()}}}"
+    script = f"import('/static/js/panels/header.js').then((m) => m.labelWord({label!r}, {kind}))"
+    assert page.evaluate(script) == word

@@ -13,13 +13,13 @@ import { byHand } from "./header.js";
 /** A list of breakpoints just asked for is shown until the engine has said it, but no longer than this. */
 const BELIEVED_MS = 2000;
 
-/** @param {{loop: any, selection: any, view: () => any}} page */
+/** @param {{loop: any, selection: any, view: () => any, goLive: () => void}} page */
 export function mountGate(page) {
   const root = document.getElementById("panel-gate");
   const parts = Object.fromEntries([...root.querySelectorAll("[data-gate]")].map((node) => [node.dataset.gate, node]));
   const breaks = mountBreaks(root.querySelector("#gate-breaks"), page);
   const rate = mountRate(root.querySelector("#gate-rate"));
-  mountMoves(root.querySelector("#gate-moves"));
+  mountMoves(root.querySelector("#gate-moves"), page);
   page.loop.add({
     id: "gate",
     visible: true,
@@ -75,11 +75,12 @@ function sentence(gate, { choice, engine, history }) {
 
 // -- the forms -----------------------------------------------------------------------------------
 
-function mountMoves(form) {
+function mountMoves(form, { goLive }) {
   const error = form.querySelector(".error");
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const action = event.submitter?.value ?? "step";
+    if (action !== "pause") goLive();
     const { message } = await askGate(action === "step" ? { action, steps: number(form.elements.steps.value) } : { action });
     error.textContent = message;
   });

@@ -62,13 +62,22 @@ export function byHand(state) {
   return Boolean(state) && (state.gate.state === "paused" || state.gate.per_second !== null);
 }
 
-/** What a script answers, or a hand on the gate holds, is simulated, whatever clock it was taken with. */
-function showLabels(labels, { hello, engine }) {
-  const simulated = Boolean(hello?.simulated) || byHand(engine?.state);
-  for (const label of labels) write(label, simulated ? "simulated" : label.dataset.label);
+/** The board's figures are the newest ones, also while the view is held: then it says so. */
+function showLabels(labels, { hello, engine, store }) {
+  const kind = { simulated: Boolean(hello?.simulated), gated: byHand(engine?.state) };
+  for (const label of labels) {
+    const now = store.held && label.hasAttribute("data-now") ? "now · " : "";
+    write(label, now + labelWord(label.dataset.label, kind));
+  }
 }
 
-/** LIVE while following; else how far ahead the engine is by now. */
+/** What a script answers is simulated, whatever clock it was taken with; what a hand on the gate holds is gated. */
+export function labelWord(label, { simulated, gated }) {
+  if (simulated) return "simulated";
+  return gated && label === "measured" ? "gated" : label;
+}
+
+/** LIVE while following; else how far behind the engine the view is by now. */
 function showLive(button, { store, engine, axis }) {
   const following = axis.following && !store.held;
   button.setAttribute("aria-pressed", String(following));
@@ -76,8 +85,8 @@ function showLive(button, { store, engine, axis }) {
     write(button, "LIVE");
     return;
   }
-  const ahead = engine ? Math.max(0, Math.round(engine.history.last + 1 - axis.right)) : 0;
-  write(button, ahead ? `LIVE · ${count(ahead)} ${ahead === 1 ? "step" : "steps"} ahead` : "HELD · go live");
+  const behind = engine ? Math.max(0, Math.round(engine.history.last + 1 - axis.right)) : 0;
+  write(button, behind ? `HELD · ${plural(behind, "step")} behind · go live` : "HELD · go live");
 }
 
 function showFigures(parts, { engine }) {

@@ -5,7 +5,6 @@
 
 import { count, duration, plural, requestName, waitWords } from "../format.js";
 import { stepNumber } from "../history.js";
-import { engineNow } from "../store.js";
 import { renderTable } from "../table.js";
 
 const PREEMPTIONS_SHOWN = 6;
@@ -51,8 +50,8 @@ function showDecision(node, { state, choice }) {
   if (line.textContent !== reason.source) line.textContent = reason.source;
 }
 
-function waiting({ state, engine }) {
-  const now = engineNow(engine);
+function waiting({ state, store }) {
+  const { now } = store;
   return state.queues.waiting.map((id) => {
     const request = state.requests[id];
     const again = request.num_preemptions ? "preempted: " : "";
