@@ -19,6 +19,7 @@ export function readPalette(scale = window.devicePixelRatio || 1) {
     phases,
     rgba: Object.fromEntries(NAMES.map((name) => [name, packed(colour[name])])),
     font: `${style.getPropertyValue("--canvas-size").trim()} ${style.getPropertyValue("--sans").trim()}`,
+    smallFont: `9px ${style.getPropertyValue("--sans").trim()}`,
     hatch: {
       cached: pattern(colour.cached, scale, "diagonal"),
       fault: pattern(colour.fault, scale, "cross"),

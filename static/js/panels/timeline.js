@@ -5,7 +5,7 @@
  */
 
 import { explainStep, hitWords } from "../explain.js";
-import { count, duration, requestName } from "../format.js";
+import { count, duration, plural, requestName } from "../format.js";
 import { factsOf, factWords, LANE_COLUMNS, laneCells } from "../lane_words.js";
 import { drawBreaks, drawChosenColumn, drawTicks, endCap, hollow, outputShare } from "../marks.js";
 import { GUTTER } from "./slots.js";
@@ -13,6 +13,8 @@ import { GUTTER } from "./slots.js";
 const LEFT = 24;
 const TICKS = 15;
 const TOP = 4;
+/** Rows closer than this have no room for more than a name. */
+const DENSE = 14;
 
 export const timeline = {
   gutter: GUTTER,
@@ -38,7 +40,9 @@ export const timeline = {
     drawBreaks(g, plot, 0, bottom, view);
     drawChosenColumn(g, plot, 0, bottom, view);
     g.restore();
+    if (lines.height < DENSE) g.font = view.palette.smallFont;
     for (const lane of lanes) drawLabel(g, lane, lines, plot, view);
+    g.font = view.palette.font;
     drawTicks(g, plot, size.height - TICKS / 2, view);
     view.page.lanesBelow = Math.max(0, lines.rows - Math.floor((bottom - TOP) / lines.height));
   },
@@ -81,13 +85,14 @@ export const timeline = {
   },
 };
 
-function detailWords({ choice, history, page, store, state, engine }) {
+function detailWords({ choice, history, last, page, store, state, engine }) {
   const lane = choice?.kind === "request" ? history.lanes.get(choice.id) : null;
   if (lane) return `${requestName(lane.id)} · ${factWords(lane, { store, state })}`;
   const step = choice?.kind === "step" ? history.steps.get(choice.column) : null;
   if (step) return explainStep(step, history.notes.get(choice.column));
   if (engine?.state?.gate.hit) return hitDetail(engine);
-  const below = page.lanesBelow ? `${page.lanesBelow} more lanes do not fit; the table has them all. ` : "";
+  if (engine?.state?.gate.state === "paused" && history.steps.has(last)) return explainStep(history.steps.get(last), history.notes.get(last));
+  const below = page.lanesBelow ? `${plural(page.lanesBelow, "more lane does", "more lanes do")} not fit; the table has them all. ` : "";
   return `${below}Click a lane, a step number or a block to light it up in every panel.`;
 }
 
@@ -146,7 +151,7 @@ function drawWaits(g, lane, lines, plot, view) {
     g.fillStyle = palette.hatch.fault;
     g.fillRect(start, y, stop - start, h);
     hollow(g, start, y, stop - start, h, palette.fault, 1);
-    writeOver(g, `recompute ${count(wait.lost)} tok`, Math.max(start, plot.left), stop, y + h / 2, palette);
+    if (lines.height >= DENSE) writeOver(g, `recompute ${count(wait.lost)} tok`, Math.max(start, plot.left), stop, y + h / 2, palette);
   });
 }
 
@@ -198,7 +203,7 @@ function drawOutline(g, lane, lines, plot, view) {
   if (lane.first !== null && lane.first < axis.right) {
     const x = axis.x(lane.first + 1, plot);
     drawFlag(g, x, y - h / 2, h, palette);
-    if (lane.last > lane.first && lines.height >= 14) drawBracket(g, x, axis.x(Math.min(lane.last + 1, axis.right), plot), y + h / 2 + 3, palette);
+    if (lane.last > lane.first && lines.height >= DENSE) drawBracket(g, x, axis.x(Math.min(lane.last + 1, axis.right), plot), y + h / 2 + 3, palette);
   }
   if (view.choice?.kind !== "step" && lit.requests.has(lane.id)) {
     const x = axis.x(lane.arrive, plot) - 6;
@@ -256,14 +261,17 @@ function drawLabel(g, lane, lines, plot, view) {
   if (!ended) {
     const facts = factsOf(lane, view);
     const state = facts.status === "waiting" ? "waits" : outputShare(facts);
-    if (lines.height >= 10) g.fillText(`${requestName(lane.id)} ${state}`, plot.right + 8, y);
+    g.fillText(`${requestName(lane.id)} ${state}`, plot.right + 8, y);
     return;
   }
   const x = axis.x(lane.end.at, plot) + 11;
   if (x < plot.left || x > plot.right + 8) return;
+  const room = roomAfter(lane, plot, view);
+  if (x + g.measureText(requestName(lane.id)).width > room) return;
   g.fillText(requestName(lane.id), x, y);
+  if (lines.height < DENSE) return;
   const text = outcomeWords(lane.facts.timings);
   g.fillStyle = palette.muted;
   const start = x + g.measureText(requestName(lane.id)).width + 6;
-  if (start + g.measureText(text).width < roomAfter(lane, plot, view)) g.fillText(text, start, y);
+  if (start + g.measureText(text).width < room) g.fillText(text, start, y);
 }
