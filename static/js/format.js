@@ -71,11 +71,13 @@ const DETAIL_WORDS = {
   stop_token: "stop token",
   kv_capacity: "outgrew the KV pool",
 };
-/** Details that say no more than the reason does. */
+/** Details that say no more than the reason does, and those that say it too. */
 const PLAIN_DETAILS = new Set(["eos", "max_tokens"]);
+const WHOLE_DETAILS = new Set(["stop_string", "stop_token"]);
 
-/** "stop · stop string". */
+/** "stop", "stop string", "length · outgrew the KV pool". */
 export function finishWords(reason, detail) {
+  if (WHOLE_DETAILS.has(detail)) return DETAIL_WORDS[detail];
   const word = FINISH_WORDS[reason] ?? reason ?? NONE;
   return detail && !PLAIN_DETAILS.has(detail) ? `${word} · ${DETAIL_WORDS[detail] ?? detail}` : word;
 }
@@ -90,7 +92,7 @@ export function waitWords(reason) {
     case "budget_spent":
       return `this step's ${count(reason.limit)}-token budget is spent`;
     case "blocks_short":
-      return `needs ${plural(reason.needs, "block")}, ${count(reason.free)} free${watermark(reason)}`;
+      return `needs ${plural(reason.needs, "block more", "blocks more")}, ${count(reason.free)} free${watermark(reason)}`;
     case "prefix_pending":
       return `${by} is computing its prefix right now`;
     case "group_running":
