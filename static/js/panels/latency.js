@@ -15,7 +15,7 @@ export const TIMINGS = [
 /** Percentiles are over the last this many finished requests that the page has heard of. */
 export const WINDOW = 200;
 const SHOWN = 80;
-const LEFT = 52;
+const LEFT = 66;
 const RIGHT = 10;
 const GAP = 10;
 
