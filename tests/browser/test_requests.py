@@ -109,6 +109,35 @@ def test_a_reply_goes_on_with_its_conversation_and_reuses_its_prefix(page: Page)
     assert page.input_value("#prompt") == ""
 
 
+def test_the_newest_answer_is_in_sight_and_the_page_stays(page: Page) -> None:
+    burst(page)
+    settle(page)
+    page.locator(".answers-scroll").evaluate("(box) => (box.scrollTop = box.scrollHeight)")
+    (request,) = send(page, "Look at me", max_tokens=10)
+    box, card = page.locator(".answers-scroll"), page.locator(f"[data-request={request}]")
+    top, height = box.evaluate("(b) => [b.getBoundingClientRect().top, b.clientHeight]")
+    assert top <= card.evaluate("(c) => c.getBoundingClientRect().top") < top + height
+    assert page.evaluate("window.scrollY") == 0
+
+
+def test_a_prompt_that_was_sent_is_selected_for_the_next_and_emptied_for_a_reply(page: Page) -> None:
+    (request,) = send(page, "The first of two", max_tokens=5)
+    settle(page)
+    page.click("#prompt")
+    page.keyboard.type("Two")
+    assert page.input_value("#prompt") == "Two"
+    send(page, "The second of two", max_tokens=5)
+    settle(page)
+    page.click(f"[data-request={request}] [data-reply]")
+    assert page.input_value("#prompt") == ""
+
+
+def test_the_form_asks_for_the_likeliest_tokens_unless_told_otherwise(page: Page) -> None:
+    (request,) = send(page, "Sensibly, please", max_tokens=5)
+    assert page.evaluate(f"stepscope.state().requests[{request!r}].sampling.temperature") == 0
+    assert page.input_value("[name=temperature]") == "0"
+
+
 def test_copies_of_one_prompt_compute_it_once(page: Page) -> None:
     ids = send(page, "One and the same prompt. " * 8, max_tokens=10, copies=8)
     settle(page)

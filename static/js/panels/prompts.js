@@ -8,6 +8,7 @@ import { curlCommand } from "../curl.js";
 import { keepDrafts, save } from "../drafts.js";
 import { count, duration, finishWords, requestName, waitWords } from "../format.js";
 import { createGuesses } from "../guesses.js";
+import { mountReveal } from "../reveal.js";
 import { createTexts } from "../texts.js";
 
 const CARDS_KEPT = 60;
@@ -21,6 +22,7 @@ export function mountPrompts(page) {
   const guesses = createGuesses();
   /** @type {Map<string, HTMLElement>} */
   const cards = new Map();
+  const reveal = mountReveal(list.closest(".answers-scroll"));
   let shownAt = -Infinity;
   const forget = (request) => {
     texts.forget(request);
@@ -32,8 +34,9 @@ export function mountPrompts(page) {
   adopt(list, cards, texts, forget);
   document.addEventListener("htmx:after:swap", (event) => {
     if (event.detail.ctx.sourceElement !== form && event.detail.ctx.target !== list) return;
-    adopt(list, cards, texts, forget);
+    const [newest] = adopt(list, cards, texts, forget);
     if (event.detail.ctx.response?.status < 400) sent(form);
+    if (newest) reveal.follow(newest);
     page.loop.invalidate();
   });
   document.addEventListener("htmx:error", () => showError("The server cannot be reached. Your prompt is still here."));
@@ -51,6 +54,7 @@ export function mountPrompts(page) {
       if (performance.now() - shownAt < PROGRESS_MS) return;
       shownAt = performance.now();
       for (const [id, card] of cards) showProgress(card, id, view);
+      reveal.update();
     },
     refresh(view) {
       for (const [id, card] of cards) showProgress(card, id, view);
@@ -114,12 +118,34 @@ function fillIn(form) {
   form.elements.prompt.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit(form.querySelector("[data-send]"));
   });
+  offerAnew(form);
+}
+
+/** A prompt that was sent stays, to be sent again; whoever comes back to the field finds it selected, to type over it. */
+function offerAnew(form) {
+  const { prompt } = form.elements;
+  form.addEventListener("submit", (event) => (form.dataset.sending = event.submitter?.name === "burst" ? "burst" : "prompt"));
+  prompt.addEventListener("input", () => delete prompt.dataset.sent);
+  prompt.addEventListener("focus", () => "sent" in prompt.dataset && prompt.select());
+  prompt.addEventListener("click", () => {
+    if (!("sent" in prompt.dataset)) return;
+    delete prompt.dataset.sent; // the next click sets the caret
+    prompt.select();
+  });
 }
 
 function sent(form) {
   showError("");
-  if (!form.elements.conversation.value) return;
+  const { prompt, conversation } = form.elements;
+  if (form.dataset.sending === "burst") return; // it sends examples, not the prompt
+  if (conversation.value) empty(form);
+  else prompt.dataset.sent = "";
+  if (document.activeElement === prompt) prompt.select();
+}
+
+function empty(form) {
   form.elements.prompt.value = "";
+  delete form.elements.prompt.dataset.sent;
   save(form);
 }
 
@@ -134,25 +160,31 @@ function converse(form, conversation) {
   const note = form.querySelector(".continuing");
   note.hidden = !conversation;
   note.querySelector("span").textContent = "Continuing the conversation: earlier turns are sent again.";
-  if (conversation) form.elements.prompt.focus();
+  if (!conversation) return;
+  if ("sent" in form.elements.prompt.dataset) empty(form);
+  form.elements.prompt.focus();
+  form.elements.prompt.select();
 }
 
 // -- the cards -----------------------------------------------------------------------------------
 
-/** Take in the cards that the server put into the list: turns of one conversation belong together. */
+/** Take in the cards that the server put into the list: turns of one conversation belong together. @returns the new ones */
 function adopt(list, cards, texts, forget) {
   document.getElementById("no-answers").hidden = list.querySelector("[data-request]") !== null;
+  const fresh = [];
   for (const card of list.querySelectorAll("[data-request]")) {
     if (!card.isConnected) continue;
     const id = card.dataset.request;
     const known = cards.get(id);
     if (known && known !== card) discard(known); // its text came before the form's answer did
+    if (known !== card) fresh.push(card);
     cards.set(id, card);
     const said = card.querySelector(".said");
     if (!said.textContent && texts.get(id)) put(said, { whole: texts.get(id) });
     gather(card, list);
   }
   prune(cards, forget);
+  return fresh;
 }
 
 /** Forget the oldest cards. */
