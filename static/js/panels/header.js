@@ -66,8 +66,7 @@ export function byHand(state) {
 function showLabels(labels, { hello, engine, store }) {
   const kind = { simulated: Boolean(hello?.simulated), gated: byHand(engine?.state) };
   for (const label of labels) {
-    const now = store.held && label.hasAttribute("data-now") ? "now · " : "";
-    write(label, now + labelWord(label.dataset.label, kind));
+    write(label, store.held && label.hasAttribute("data-now") ? "now" : labelWord(label.dataset.label, kind));
   }
 }
 

@@ -41,7 +41,7 @@ export const timeline = {
     drawChosenColumn(g, plot, 0, bottom, view);
     g.restore();
     if (lines.height < DENSE) g.font = view.palette.smallFont;
-    for (const lane of lanes) drawLabel(g, lane, lines, plot, view);
+    for (const lane of lanes) if (middle(lane, lines) + 4 < bottom) drawLabel(g, lane, lines, plot, view);
     g.font = view.palette.font;
     drawTicks(g, plot, size.height - TICKS / 2, view);
     view.page.lanesBelow = Math.max(0, lines.rows - Math.floor((bottom - TOP) / lines.height));
