@@ -2,7 +2,8 @@
 
 Torch and numba both run their loops on OpenMP threads. A step is some two hundred parallel loops, and after each the
 threads wait for the last one. By default they wait by spinning; when anything else wants a core (the app,
-a browser), the spinning thread keeps the very core the late one needs, and a step of 70 ms was seen to take 200 to 1,400.
+a browser), the spinning thread keeps the very core the late one needs, and a step of 70 ms was seen to take
+200 to 1,400.
 """
 
 from __future__ import annotations
