@@ -35,10 +35,17 @@ Say = Callable[[str], None]
 
 def examine(config: EngineConfig, port: int, say: Say) -> bool:
     """Whether `serve` can be expected to work with this config and port."""
-    say(f"stepscope {metadata.version('stepscope')} on Python {platform.python_version()}, {platform.platform()}")
+    say(f"stepscope {_version()} on Python {platform.python_version()}, {platform.platform()}")
     findings = [_device(config, say), _model(config, say), _port(port, say)]
     _browser(say)
     return all(findings)
+
+
+def _version() -> str:
+    try:
+        return metadata.version("stepscope")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
 
 
 def _device(config: EngineConfig, say: Say) -> bool:
@@ -54,12 +61,10 @@ def _device(config: EngineConfig, say: Say) -> bool:
     say(f"device   cpu: {cores} cores, {found['threads']} threads for torch {found['torch']}")
     if found["cuda"]:
         say(f"         cuda: {found['name']}, {found['bytes'] / 2**30:.1f} GiB")
-    elif config.device == "cuda":
-        say("         cuda: none found, but --device cuda asks for it")
+    if config.device == "cuda":
+        say("         --device cuda is not supported yet: this version runs on the CPU")
         return False
-    chosen = config.device if config.device != "auto" else "cuda" if found["cuda"] else "cpu"
-    why = "asked for" if config.device != "auto" else "the best there is"
-    say(f"         used: {chosen} ({why}), dtype {config.dtype}")
+    say(f"         used: cpu (this version runs on nothing else), dtype {config.dtype}")
     return True
 
 

@@ -27,7 +27,7 @@ def small() -> Iterator[Served]:
         "--max-model-len",
         str(CONTEXT),
         "--scripted-step-ms",
-        "2",
+        "4",
         "--max-queue",
         "8",
     )
@@ -112,7 +112,7 @@ def test_bad_requests_disturb_nobody(small: Served) -> None:
 
 def test_clients_that_hang_up_leave_nothing_behind(small: Served) -> None:
     before = idle(small)
-    body = chat("hello there", stream=True, max_tokens=150, ignore_eos=True)
+    body = chat("hello there", stream=True, max_tokens=200, ignore_eos=True)
     for _ in range(20):
         with httpx.stream("POST", f"{small.url}/v1/chat/completions", json=body, timeout=30, verify=False) as response:
             next(response.iter_lines())
