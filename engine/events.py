@@ -318,7 +318,9 @@ class Timings:
 class Finished(Event):
     request: str
     reason: str  # "stop" | "length" | "abort" | "error"
-    detail: str | None  # "kv_capacity", "stop_string", "eos", "stop_token", the error …
+    detail: (
+        str | None
+    )  # "stop_token" (eos too), "stop_string", "max_tokens", "max_model_len", "kv_capacity", the error …
     finished_us: int
     num_output_tokens: int
     timings: Timings

@@ -20,21 +20,10 @@ from engine.gate_action import GateAction
 from engine.request import Request, SamplingParams
 from engine.runner import SchedulerOutput
 from engine.scripted import EOS, Script, ScriptedRunner, byte_tokenizer, scripted_facts
+from engine.simulator import VirtualClock
 
+FakeClock = VirtualClock  # time passes only when a test says so
 TOKENIZER = byte_tokenizer()
-
-
-class FakeClock:
-    """Microseconds that pass only when a test says so."""
-
-    def __init__(self) -> None:
-        self.now_us = 0
-
-    def __call__(self) -> int:
-        return self.now_us
-
-    def advance(self, us: int) -> None:
-        self.now_us += us
 
 
 class RecordingRunner(ScriptedRunner):
