@@ -2,9 +2,9 @@
 
 import sys
 
-from benchmarks import lessons, throughput
+from benchmarks import kv_error, lessons, throughput
 
-BENCHMARKS = {"throughput": throughput.main, "lessons": lessons.main}
+BENCHMARKS = {"throughput": throughput.main, "lessons": lessons.main, "kv-error": kv_error.main}
 
 
 def main(argv: list[str]) -> int:

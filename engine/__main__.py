@@ -55,6 +55,7 @@ class Built:
     device: events.DeviceFacts
     memory: events.MemoryFacts
     cost: StepCost
+    draft: events.ModelFacts | None = None
 
 
 def build(config: EngineConfig, progress: Progress) -> Built:
@@ -87,11 +88,12 @@ def _build_scripted(config: EngineConfig) -> Built:
 
 def _build_real(config: EngineConfig, progress: Progress) -> Built:
     wait_politely()
-    from engine import kv_cache, loader, model_runner, roofline  # torch: only where it is needed
+    from engine import draft_model, kv_cache, loader, model_runner  # torch: only where it is needed
 
     loaded = loader.load(config, progress)
-    resolved, memory = kv_cache.size_pool(config, loaded)
-    runner = model_runner.ModelRunner(loaded, resolved)
+    draft = draft_model.load_draft(config, loaded, progress)
+    resolved, memory = kv_cache.size_pool(config, loaded, draft)
+    runner = model_runner.ModelRunner(loaded, resolved, draft)
     runner.warm_up(progress)
     return Built(
         config=resolved,
@@ -103,7 +105,8 @@ def _build_real(config: EngineConfig, progress: Progress) -> Built:
         model=loaded.facts,
         device=runner.device_facts(),
         memory=memory,
-        cost=lambda rows: roofline.step_cost(loaded.facts, rows, memory.bytes_per_token),
+        cost=runner.cost,
+        draft=draft.facts if draft else None,
     )
 
 
@@ -174,7 +177,7 @@ class Engine:
             self._clock,
             frontend.make_detokenizer,
             cost=built.cost,
-            root_hash=hash_root(built.model.name, built.model.dtype),
+            root_hash=hash_root(built.model.name, built.memory.kv_dtype),
         )
         self._emitter.emit(
             events.Hello,
@@ -183,6 +186,7 @@ class Engine:
             model=built.model,
             device=built.device,
             memory=built.memory,
+            draft=built.draft,
             num_blocks=built.config.num_blocks,
             block_size=built.config.block_size,
             clock_unix_us=self._started_unix_us,

@@ -20,12 +20,13 @@ FASTMATH: Final = {"reassoc", "contract", "nsz", "arcp"}  # lets sums be vectori
 
 def compiled(**options: Any) -> Callable[[Kernel], Kernel]:
     """`njit` with its on-disk cache, or without where no folder for it can be written."""
+    options = {"error_model": "numpy", "fastmath": FASTMATH, **options}
 
     def decorate(function: Kernel) -> Kernel:
         try:
-            return njit(cache=True, error_model="numpy", fastmath=FASTMATH, **options)(function)  # type: ignore[no-any-return]
+            return njit(cache=True, **options)(function)  # type: ignore[no-any-return]
         except RuntimeError:  # numba: "no locator available"
-            return njit(error_model="numpy", fastmath=FASTMATH, **options)(function)  # type: ignore[no-any-return]
+            return njit(**options)(function)  # type: ignore[no-any-return]
 
     return decorate
 

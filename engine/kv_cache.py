@@ -1,8 +1,9 @@
 """The KV pool: how large it is, and its tensors.
 
-The sizing sum. One token takes 2 × layers × kv_heads × head_dim elements (key and value). Unless told otherwise a CPU
-pool holds `max_num_seqs` × 1,024 tokens, but no more than a quarter of the memory this process may still use.
-Keys and values are kept in fp32 on a CPU whatever the weights' dtype: the attention kernel works in fp32.
+The sizing sum. One token takes 2 × layers × kv_heads × head_dim elements (key and value), and in int8 a scale of four
+bytes for each head's 2 × layers × kv_heads. A draft model's tensors lie under the same block ids and are counted in.
+Unless told otherwise a CPU pool holds `max_num_seqs` × 1,024 tokens, but no more than a quarter of the memory this
+process may still use. `auto` is fp32 on a CPU whatever the weights' dtype: the attention kernel works in fp32.
 """
 
 from __future__ import annotations
@@ -11,32 +12,51 @@ from pathlib import Path
 
 import torch
 
-from engine.attention.base import LayerCache
+from engine.attention.cache import LayerCache
 from engine.config import EngineConfig
 from engine.errors import ConfigError
 from engine.events import MemoryFacts, ModelFacts
 from engine.loader import Loaded
 from engine.models.config import ModelConfig
+from engine.speculative import parse_speculation
 
 DEFAULT_TOKENS_PER_SEQ = 1024
 DEFAULT_MAX_MODEL_LEN = 4096
 MEMORY_SHARE = 4  # the default pool takes at most one part in so many of the available memory
-KV_DTYPE = torch.float32
+KV_DTYPES = {"auto": torch.float32, "int8": torch.int8}
+SCALE_BYTES = {torch.float32: 0, torch.int8: 4}  # per token and head
 
 
-def kv_bytes_per_token(num_layers: int, num_kv_heads: int, head_dim: int, element_bytes: int) -> int:
-    """Bytes that one token's keys and values take in all layers."""
-    return 2 * num_layers * num_kv_heads * head_dim * element_bytes
+def kv_bytes_per_token(
+    num_layers: int, num_kv_heads: int, head_dim: int, element_bytes: int, scale_bytes: int = 0
+) -> int:
+    """Bytes that one token's keys and values, and their scales, take in all layers."""
+    return 2 * num_layers * num_kv_heads * (head_dim * element_bytes + scale_bytes)
 
 
-def size_pool(config: EngineConfig, loaded: Loaded) -> tuple[EngineConfig, MemoryFacts]:
-    """Settle `num_blocks` and `max_model_len` for this model on this machine. Raises ConfigError naming the flag."""
-    return size_pool_for(config, loaded.facts, available_bytes())
+def bytes_per_token(facts: ModelFacts, kv_cache_dtype: str) -> int:
+    """`kv_bytes_per_token` of this model in a cache of this dtype."""
+    dtype = KV_DTYPES[kv_cache_dtype]
+    shape = facts.num_layers, facts.num_kv_heads, facts.head_dim
+    return kv_bytes_per_token(*shape, dtype.itemsize, SCALE_BYTES[dtype])
 
 
-def size_pool_for(config: EngineConfig, facts: ModelFacts, available: int | None) -> tuple[EngineConfig, MemoryFacts]:
+def size_pool(config: EngineConfig, loaded: Loaded, draft: Loaded | None = None) -> tuple[EngineConfig, MemoryFacts]:
+    """Settle `num_blocks` and `max_model_len` for this model, with this draft model, on this machine.
+
+    Raises ConfigError naming the flag.
+    """
+    return size_pool_for(config, loaded.facts, available_bytes(), draft.facts if draft else None)
+
+
+def size_pool_for(
+    config: EngineConfig, facts: ModelFacts, available: int | None, draft: ModelFacts | None = None
+) -> tuple[EngineConfig, MemoryFacts]:
     """`size_pool` without a look at the machine: `available` bytes of memory, or None when that is not known."""
-    per_token = kv_bytes_per_token(facts.num_layers, facts.num_kv_heads, facts.head_dim, KV_DTYPE.itemsize)
+    own = bytes_per_token(facts, config.kv_cache_dtype)
+    per_token = own + (bytes_per_token(draft, config.kv_cache_dtype) if draft else 0)
+    kv_dtype = str(KV_DTYPES[config.kv_cache_dtype]).removeprefix("torch.")
+    weights = facts.weight_bytes + (_weights_of_its_own(config, draft) if draft else 0)
     per_block = per_token * config.block_size
     num_blocks, reason = _num_blocks(config, per_block, available)
     pool = num_blocks * per_block
@@ -45,16 +65,19 @@ def size_pool_for(config: EngineConfig, facts: ModelFacts, available: int | None
             f"A KV pool of {num_blocks:,} blocks ({reason}) takes {_size(pool)}, but only {_size(available)} of memory "
             "is available. Lower --num-blocks or --kv-cache-memory-bytes."
         )
-    max_model_len = _max_model_len(config, facts, num_blocks * config.block_size)
+    max_model_len = _max_model_len(config, facts, num_blocks * config.block_size, draft)
     memory = MemoryFacts(
-        weights=facts.weight_bytes,
+        weights=weights,
         kv_pool=pool,
         bytes_per_token=per_token,
         bytes_per_block=per_block,
+        kv_dtype=kv_dtype,
         available=available,
         sum_text=(
-            f"KV pool {_size(pool)} = {num_blocks:,} blocks × {config.block_size} tokens × {per_token:,} B per token "
-            f"({reason}); weights {_size(facts.weight_bytes)}"
+            f"KV pool {_size(pool)} = {num_blocks:,} blocks × {config.block_size} tokens × {per_token:,} B "
+            f"per {kv_dtype} token"
+            + (f", {per_token - own:,} B of them the draft model's" if draft else "")
+            + f" ({reason}); weights {_size(weights)}"
             + (f"; {_size(available)} of memory were available." if available is not None else ".")
         ),
     )
@@ -90,7 +113,14 @@ def _num_blocks(config: EngineConfig, per_block: int, available: int | None) -> 
     return wanted, f"{DEFAULT_TOKENS_PER_SEQ:,} tokens for each of {config.max_num_seqs} sequences"
 
 
-def _max_model_len(config: EngineConfig, facts: ModelFacts, pool_tokens: int) -> int:
+def _weights_of_its_own(config: EngineConfig, draft: ModelFacts) -> int:
+    """A draft model that is part of the target brings no weights."""
+    return 0 if parse_speculation(config.speculative).num_draft_layers else draft.weight_bytes
+
+
+def _max_model_len(config: EngineConfig, facts: ModelFacts, pool_tokens: int, draft: ModelFacts | None) -> int:
+    if draft is not None and draft.max_position_embeddings < facts.max_position_embeddings:
+        facts = draft
     limit = facts.max_position_embeddings
     if config.max_model_len is None:
         return min(limit, DEFAULT_MAX_MODEL_LEN, pool_tokens)
@@ -102,19 +132,15 @@ def _max_model_len(config: EngineConfig, facts: ModelFacts, pool_tokens: int) ->
 
 
 def allocate(config: EngineConfig, model: ModelConfig, device: torch.device) -> list[LayerCache]:
-    """The pool's tensors, one LayerCache per layer.
-
-    Not zeroed: nothing is read before it is written, and memory is really taken only as blocks come into use.
-    """
+    """The pool's tensors, one LayerCache per layer. Memory is really taken only as blocks come into use."""
     assert config.num_blocks is not None, "size_pool settles num_blocks first"
-    shape = (model.num_layers, 2, config.num_blocks, model.num_kv_heads, config.block_size, model.head_dim)
+    shape = (config.num_blocks, model.num_kv_heads, config.block_size, model.head_dim)
     try:
-        pool = torch.empty(shape, dtype=KV_DTYPE, device=device)
+        return [LayerCache.empty(shape, KV_DTYPES[config.kv_cache_dtype], device) for _ in range(model.num_layers)]
     except RuntimeError:
         raise ConfigError(
             f"A KV pool of {config.num_blocks} blocks could not be allocated; lower --num-blocks."
         ) from None
-    return [LayerCache(keys=layer[0], values=layer[1]) for layer in pool]
 
 
 def available_bytes() -> int | None:

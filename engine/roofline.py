@@ -7,13 +7,25 @@ and activations are left out; the measured time next to these numbers is where t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 from engine.events import ModelFacts
 from engine.runner import ScheduledRow
 
 
-def step_cost(facts: ModelFacts, rows: Sequence[ScheduledRow], bytes_per_token: int) -> tuple[int, int]:
+class Part(Protocol):
+    """What a row's cost depends on; a ScheduledRow has it."""
+
+    @property
+    def num_computed_tokens(self) -> int: ...
+    @property
+    def num_scheduled_tokens(self) -> int: ...
+    @property
+    def samples(self) -> bool: ...
+
+
+def step_cost(facts: ModelFacts, rows: Sequence[Part], bytes_per_token: int) -> tuple[int, int]:
     """(FLOPs, bytes) of one step over `rows`; `bytes_per_token` is what one token's keys and values take.
 
     The head runs only on rows that sample, so a prompt's chunks do not pay for it.
@@ -34,7 +46,34 @@ def step_cost(facts: ModelFacts, rows: Sequence[ScheduledRow], bytes_per_token: 
     return flops, weights + kv_read + bytes_per_token * num_tokens
 
 
-def _attended(row: ScheduledRow) -> int:
+class DraftPart(NamedTuple):
+    num_computed_tokens: int
+    num_scheduled_tokens: int
+    samples: bool
+
+
+def draft_cost(facts: ModelFacts, rows: Sequence[ScheduledRow], bytes_per_token: int) -> tuple[int, int]:
+    """(FLOPs, bytes) of the draft model `facts` in one step: a forward pass over what is known, one more per guess."""
+    costs = [step_cost(facts, parts, bytes_per_token) for parts in _draft_passes(rows)]
+    return sum(flops for flops, _ in costs), sum(moved for _, moved in costs)
+
+
+def _draft_passes(rows: Sequence[ScheduledRow]) -> Iterator[list[DraftPart]]:
+    """As engine/drafter.py makes them."""
+    yield [
+        DraftPart(row.num_computed_tokens, row.num_scheduled_tokens - num_drafts, num_drafts > 0)
+        for row in rows
+        for num_drafts in [len(row.draft_token_ids)]
+    ]
+    for ahead in range(max((len(row.draft_token_ids) for row in rows), default=0)):
+        yield [
+            DraftPart(row.num_tokens + ahead, 1, ahead + 1 < len(row.draft_token_ids))
+            for row in rows
+            if ahead < len(row.draft_token_ids)
+        ]
+
+
+def _attended(row: Part) -> int:
     """Query-key pairs of a causal row: its i-th new token looks at computed + i tokens."""
     new = row.num_scheduled_tokens
     return new * row.num_computed_tokens + new * (new + 1) // 2

@@ -1,6 +1,6 @@
 """What the core asks of a model, and what the scheduler hands it. No torch here.
 
-A Runner turns one SchedulerOutput into tokens in three calls, so that the core can time each phase.
+A Runner turns one SchedulerOutput into tokens in a few calls, so that the core can time each phase.
 It keeps nothing about requests between steps: rows carry the live Request, whose `token_ids`, `block_table`
 and `num_computed_tokens` say everything. It never changes a Request.
 """
@@ -99,6 +99,10 @@ class SchedulerOutput:
 
 class Runner(Protocol):
     """A model that can run one step. Implementations: model_runner.ModelRunner, scripted.ScriptedRunner."""
+
+    def draft(self, output: SchedulerOutput) -> bool:
+        """Fill in the rows' `draft_token_ids` that are left to it (`speculative.TO_BE_DRAFTED`); False without a
+        draft model."""
 
     def prepare(self, output: SchedulerOutput) -> Any:
         """Build the step's inputs (token ids, positions, slot mapping, block tables)."""

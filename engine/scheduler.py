@@ -26,7 +26,7 @@ from engine.kv_manager import KVCacheManager
 from engine.policies import POLICIES, Batching, SchedulingPolicy
 from engine.request import FinishReason, Request, RequestStatus
 from engine.runner import Preemption, ScheduledRow, SchedulerOutput
-from engine.speculative import make_proposer
+from engine.speculative import make_proposer, parse_speculation
 
 
 def no_text(request: Request, token_id: int) -> bool:
@@ -63,7 +63,7 @@ class Scheduler:
         self._num_slots = 0
         self._free_slots: list[int] = []
         self._on_token = on_token
-        self._propose = make_proposer(config.speculative)
+        self._propose = make_proposer(parse_speculation(config.speculative))
         self._just_finished: list[Request] = []
         self.configure(config)
 

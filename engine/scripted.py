@@ -16,6 +16,7 @@ from engine.config import EngineConfig
 from engine.events import DeviceFacts, MemoryFacts, ModelFacts
 from engine.request import Request
 from engine.runner import ScheduledRow, SchedulerOutput, until_wrong
+from engine.speculative import TO_BE_DRAFTED
 
 Script = Callable[[Request, int], int]
 """(request, output index) -> the token id that comes next."""
@@ -59,6 +60,17 @@ class ScriptedRunner:
     def __init__(self, script: Script = echo_script, step_ms: float = 0.0) -> None:
         self._script = script
         self._step_ms = step_ms
+
+    def draft(self, output: SchedulerOutput) -> bool:
+        """Guess from the script itself, and wrong at every fifth place."""
+        drafting = [row for row in output.rows if TO_BE_DRAFTED in row.draft_token_ids]
+        for row in drafting:
+            first = row.num_output_before
+            row.draft_token_ids[:] = [
+                EOS if index % 5 == 4 else self._script(row.request, index)
+                for index in range(first, first + len(row.draft_token_ids))
+            ]
+        return bool(drafting)
 
     def prepare(self, output: SchedulerOutput) -> SchedulerOutput:
         return output
@@ -115,6 +127,7 @@ def scripted_facts(config: EngineConfig) -> ScriptedFacts:
             kv_pool=num_blocks * config.block_size * bytes_per_token,
             bytes_per_token=bytes_per_token,
             bytes_per_block=config.block_size * bytes_per_token,
+            kv_dtype="none",
             available=None,
             sum_text=f"No weights; {num_blocks} KV blocks of {config.block_size} tokens, as if of 1 KiB a token.",
         ),

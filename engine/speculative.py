@@ -1,15 +1,20 @@
-"""Speculation by prompt lookup: guess the next tokens from what the request has already said or been told.
+"""Speculation: who guesses the next tokens, and how many.
 
 Contract. A proposer guesses; the target model decides. In one step the last token and K guesses go through the model
 together; position by position the usual sampler picks the usual token, and a guess that equals it is accepted, up to
 the first that does not. What is picked at a position depends on the logits and on (seed, output index) alone, so the
 answer is the same, token for token, as without speculation: greedy trivially, and sampled because a guess that is one
 definite token is accepted with just the probability that the target gives it.
+
+`ngram:K` looks up what followed the same tokens before. `draft:MODEL:K` lets a second model guess (engine/drafter.py);
+the scheduler, which knows no model, then hands out room for K guesses, and the runner fills them in.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from engine.errors import ConfigError
 from engine.request import Request
@@ -19,22 +24,50 @@ Propose = Callable[[Request], list[int]]
 
 NGRAMS = (3, 2)  # longest first: a longer match is the better guess
 MAX_DRAFTS = 16
+TO_BE_DRAFTED = -1  # stands for a guess that the runner makes
 
 
-def propose_nothing(request: Request) -> list[int]:
-    return []
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """The flag, taken apart."""
+
+    kind: str = "none"  # "none" | "ngram" | "draft"
+    num_drafts: int = 0  # K, most guesses in one step of one request
+    draft_model: str = ""  # whatever --model takes, or first-N-layers
+
+    @property
+    def num_draft_layers(self) -> int | None:
+        """N of `first-N-layers`: the target's own first layers are to be the draft model."""
+        found = re.fullmatch(r"first-([1-9]\d{0,3})-layers", self.draft_model)
+        return int(found[1]) if found else None
 
 
-def make_proposer(speculative: str) -> Propose:
-    """From the flag: `none` or `ngram:K`. Raises ConfigError for anything else."""
-    kind, _, count = speculative.partition(":")
+def parse_speculation(speculative: str) -> Speculation:
+    """`none`, `ngram:K` or `draft:MODEL:K`. Raises ConfigError for anything else."""
     if speculative == "none":
-        return propose_nothing
-    if kind == "ngram" and count.isdecimal() and 1 <= int(count) <= MAX_DRAFTS:
-        return NgramProposer(int(count)).propose
+        return Speculation()
+    kind, _, rest = speculative.partition(":")
+    model, _, count = rest.rpartition(":")
+    if count.isdecimal() and 1 <= int(count[:6]) <= MAX_DRAFTS:
+        if kind == "ngram" and not model:
+            return Speculation(kind, int(count))
+        if kind == "draft" and model:
+            return Speculation(kind, int(count), model)
     raise ConfigError(
-        f"--speculative is {speculative!r:.60}; it must be none or ngram:K with K from 1 to {MAX_DRAFTS}."
+        f"--speculative is {speculative!r:.60}; it must be none, ngram:K or draft:MODEL:K with K from 1 to "
+        f"{MAX_DRAFTS}. MODEL is whatever --model takes, or first-N-layers for the model's own first N layers."
     )
+
+
+def make_proposer(speculation: Speculation) -> Propose:
+    """What the scheduler asks for guesses."""
+    match speculation.kind:
+        case "ngram":
+            return NgramProposer(speculation.num_drafts).propose
+        case "draft":
+            return lambda request: [TO_BE_DRAFTED] * speculation.num_drafts
+        case _:
+            return lambda request: []
 
 
 class NgramProposer:

@@ -1,15 +1,11 @@
-"""What every attention backend agrees on: the metadata of a step, the layout of the cache, one call signature.
+"""What every attention backend agrees on: the metadata of a step, and one call signature.
 
 Vocabulary as in vLLM V1. A step is a flat batch of tokens, row after row; row r owns tokens
 `query_start_loc[r] : query_start_loc[r + 1]`, which are the last of its `seq_lens[r]` tokens so far. Decode is a
 row of one token; nothing else tells it from prefill.
 
-Layout. Keys and values of one layer are `[num_blocks, num_kv_heads, block_size, head_dim]`: the 16 tokens that one KV
-head has in one block lie together, which is what a loop over (row, KV head) reads. Slot s of `slot_mapping` is
-token `s % block_size` of block `s // block_size`; slot -1 is padding and stores nothing.
-
-Invariant: keys and values of the step's own tokens are stored first and then read back like all others, so that a
-cold and a warm prompt see the same numbers.
+Invariant: keys and values of the step's own tokens are stored first and then read back like all others, quantised ones
+too, so that a cold and a warm prompt see the same numbers.
 """
 
 from __future__ import annotations
@@ -20,6 +16,8 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+
+from engine.attention.cache import LayerCache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,14 +73,6 @@ class AttentionMetadata:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LayerCache:
-    """One layer's share of the pool."""
-
-    keys: Tensor  # [num_blocks, num_kv_heads, block_size, head_dim]
-    values: Tensor  # the same
-
-
 class Attention(Protocol):
     """A backend: stores this step's keys and values and attends over all of each row's tokens so far."""
 
@@ -94,26 +84,6 @@ def split_heads(qkv: Tensor, cache: LayerCache) -> tuple[Tensor, Tensor, Tensor]
     """q, k and v as views of what one merged projection gave; the cache knows how many KV heads there are."""
     num_kv_heads = cache.keys.shape[1]
     return qkv[:, : -2 * num_kv_heads], qkv[:, -2 * num_kv_heads : -num_kv_heads], qkv[:, -num_kv_heads:]
-
-
-def store_kv(k: Tensor, v: Tensor, cache: LayerCache, slot_mapping: Tensor) -> None:
-    """Write k and v [num_tokens, num_kv_heads, head_dim] to their slots; slot -1 is skipped."""
-    block_size = cache.keys.shape[2]
-    kept = (slot_mapping >= 0).nonzero().squeeze(1)
-    slots = slot_mapping[kept]
-    block, offset = slots // block_size, slots % block_size
-    cache.keys[block, :, offset] = k[kept].to(cache.keys.dtype)
-    cache.values[block, :, offset] = v[kept].to(cache.values.dtype)
-
-
-def gather_kv(cache: LayerCache, blocks: Tensor, seq_len: int) -> tuple[Tensor, Tensor]:
-    """One row's keys and values in token order, each [num_kv_heads, seq_len, head_dim]; `blocks` are int64 ids."""
-
-    def tokens(pool: Tensor) -> Tensor:
-        chosen = pool[blocks].transpose(0, 1)  # [num_kv_heads, num_blocks, block_size, head_dim]
-        return chosen.reshape(chosen.shape[0], -1, chosen.shape[3])[:, :seq_len]
-
-    return tokens(cache.keys), tokens(cache.values)
 
 
 def causal_mask(query_len: int, seq_len: int, device: torch.device) -> Tensor:

@@ -5,6 +5,8 @@ one token, which is every decoding request, go through one call of one compiled 
 is gathered, nothing padded to the longest. Rows of several tokens are few and compute-bound; each is gathered
 and handed to torch's fused attention, which is five times quicker there than a scalar loop.
 
+The cache is of fp32 or of int8, and the kernel the same: a token's scale comes in once per score and once per weight.
+
 The kernel makes one pass over a row's blocks with the online softmax of FlashAttention (arXiv:2205.14135): running
 maximum m and sum l; when a block raises the maximum, what was summed so far is scaled by exp(m_old - m_new).
 
@@ -22,7 +24,8 @@ import torch.nn.functional as F
 from numba import prange
 from torch import Tensor
 
-from engine.attention.base import AttentionMetadata, Chunk, LayerCache, gather_kv
+from engine.attention.base import AttentionMetadata, Chunk
+from engine.attention.cache import INT8_STEP, LayerCache, gather_kv
 from engine.compiled import compiled, exp_of_negative
 
 
@@ -32,7 +35,13 @@ def paged_attention(qkv: Tensor, cache: LayerCache, meta: AttentionMetadata) -> 
     qkv = qkv.float().contiguous()
     num_heads = qkv.shape[1] - 2 * cache.keys.shape[1]
     keys, values = cache.keys.numpy(), cache.values.numpy()
-    _store(qkv.numpy(), meta.slot_mapping.numpy(), keys, values)
+    key_scales, value_scales = cache.key_scales.numpy(), cache.value_scales.numpy()
+    if cache.quantized:
+        first_v = qkv.shape[1] - keys.shape[1]
+        _store_int8(qkv.numpy(), num_heads, meta.slot_mapping.numpy(), keys, key_scales)
+        _store_int8(qkv.numpy(), first_v, meta.slot_mapping.numpy(), values, value_scales)
+    else:
+        _store(qkv.numpy(), meta.slot_mapping.numpy(), keys, values)
     out = torch.empty(len(qkv), num_heads, qkv.shape[2])
     if len(meta.single_rows):
         # As many threads as torch uses: another number would make OpenMP rebuild its pool at every switch.
@@ -41,6 +50,8 @@ def paged_attention(qkv: Tensor, cache: LayerCache, meta: AttentionMetadata) -> 
             qkv.numpy(),
             keys,
             values,
+            key_scales,
+            value_scales,
             meta.single_rows.numpy(),
             meta.query_start_loc.numpy(),
             meta.seq_lens.numpy(),
@@ -78,11 +89,34 @@ def _store(qkv: Any, slot_mapping: Any, keys: Any, values: Any) -> None:
                 values[block, head, offset, d] = qkv[token, first_v + head, d]
 
 
+@compiled(fastmath=False)  # so that what is stored equals what `quantize` stores, bit for bit
+def _store_int8(qkv: Any, first: Any, slot_mapping: Any, pool: Any, scales: Any) -> None:
+    """The heads from `first` on to their slots of `pool`, each divided by its own scale; see `cache.quantize`."""
+    num_kv_heads, block_size = pool.shape[1], pool.shape[2]
+    for token in range(qkv.shape[0]):
+        slot = slot_mapping[token]
+        if slot < 0:
+            continue
+        block, offset = slot // block_size, slot % block_size
+        for head in range(num_kv_heads):
+            x, stored = qkv[token, first + head], pool[block, head, offset]
+            largest = np.float32(0)
+            for d in range(x.shape[0]):
+                largest = max(largest, abs(x[d]))
+            scale = largest * np.float32(INT8_STEP)
+            inverse = np.float32(1) / scale if scale > np.float32(0) else np.float32(0)
+            scales[block, head, offset] = scale
+            for d in range(x.shape[0]):
+                stored[d] = np.int8(np.rint(x[d] * inverse))
+
+
 @compiled(parallel=True)
 def _attend_single(
     qkv: Any,  # [num_tokens, q heads | k heads | v heads, head_dim]
     keys: Any,  # [num_blocks, num_kv_heads, block_size, head_dim]
     values: Any,
+    key_scales: Any,  # [num_blocks, num_kv_heads, block_size]
+    value_scales: Any,
     rows: Any,  # [num_single_rows]
     query_start_loc: Any,
     seq_lens: Any,
@@ -112,7 +146,8 @@ def _attend_single(
                 for t in range(filled):
                     key, score = keys[block, head, t], np.float32(0)
                     for d in range(head_dim):
-                        score += query[d] * key[d]
+                        score += query[d] * np.float32(key[d])
+                    score *= key_scales[block, head, t]
                     weights[t] = score
                     top = max(top, score)
                 rescale = exp_of_negative(highest[g] - top)
@@ -124,9 +159,9 @@ def _attend_single(
                 for d in range(head_dim):
                     summed[d] *= rescale
                 for t in range(filled):
-                    weight, value = weights[t], values[block, head, t]
+                    weight, value = weights[t] * value_scales[block, head, t], values[block, head, t]
                     for d in range(head_dim):
-                        summed[d] += weight * value[d]
+                        summed[d] += weight * np.float32(value[d])
         for g in range(group):
             for d in range(head_dim):
                 out[token, head * group + g, d] = total[g, d] / norm[g]

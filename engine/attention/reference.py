@@ -10,7 +10,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from engine.attention.base import AttentionMetadata, LayerCache, causal_mask, gather_kv, split_heads, store_kv
+from engine.attention.base import AttentionMetadata, causal_mask, split_heads
+from engine.attention.cache import LayerCache, gather_kv, store_kv
 
 
 def reference_attention(qkv: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:

@@ -9,6 +9,8 @@ Weights come by their Hugging Face names from a function, one at a time, so that
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -16,7 +18,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from engine.attention.base import Attention, AttentionMetadata, LayerCache
+from engine.attention.base import Attention, AttentionMetadata
+from engine.attention.cache import LayerCache
 from engine.models.config import ModelConfig, RopeConfig
 from engine.models.linear import Linear, make_linear
 from engine.models.ops import Ops
@@ -37,6 +40,13 @@ class Llama:
         self.norm = RMSNorm(weights("model.norm.weight"), config.rms_norm_eps, ops)
         head = self.embed_tokens if config.tie_word_embeddings else weights("lm_head.weight")
         self.lm_head = make_linear(head)
+
+    def first_layers(self, count: int) -> Llama:
+        """This model cut off after `count` layers; norm and head follow there. All weights are shared."""
+        cut = copy.copy(self)
+        cut.config = dataclasses.replace(self.config, num_layers=count)
+        cut.layers = self.layers[:count]
+        return cut
 
     def forward(
         self,

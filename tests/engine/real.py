@@ -9,6 +9,7 @@ from typing import Any
 from engine.config import EngineConfig
 from engine.core import EngineCore
 from engine.detokenizer import Detokenizer
+from engine.draft_model import load_draft
 from engine.emitter import Emitter
 from engine.kv_cache import size_pool
 from engine.loader import Loaded
@@ -21,12 +22,15 @@ class RealEngine:
     """An EngineCore over `loaded`; `flags` are EngineConfig's fields. It keeps its prefix cache between runs."""
 
     def __init__(self, loaded: Loaded, **flags: Any) -> None:
-        self.config, _ = size_pool(EngineConfig(**flags), loaded)
+        config = EngineConfig(**flags)
+        draft = load_draft(config, loaded, lambda *report: None)
+        self.config, _ = size_pool(config, loaded, draft)
+        self.sink: list[Any] = []
         clock = monotonic_clock()
         self.core = EngineCore(
             self.config,
-            ModelRunner(loaded, self.config),
-            Emitter("main", "epoch", clock, None),
+            ModelRunner(loaded, self.config, draft),
+            Emitter("main", "epoch", clock, self.sink),
             clock,
             lambda request: Detokenizer(loaded.tokenizer, request.prompt_token_ids),
         )

@@ -8,7 +8,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from engine.attention.base import AttentionMetadata, LayerCache, store_kv
+from engine.attention.base import AttentionMetadata
+from engine.attention.cache import LayerCache, gather_kv, quantize, store_kv
 from engine.attention.paged import paged_attention
 from engine.attention.reference import reference_attention
 
@@ -16,9 +17,18 @@ Rows = list[tuple[int, int]]  # (tokens computed before, tokens of this step)
 
 
 class Step:
-    """A random step over rows whose earlier tokens are in a cache of shuffled blocks; unheld blocks are NaN."""
+    """A random step over rows whose earlier tokens are in a cache of shuffled blocks; what nobody wrote is NaN."""
 
-    def __init__(self, rows: Rows, *, heads: int, kv_heads: int, head_dim: int, block_size: int) -> None:
+    def __init__(
+        self,
+        rows: Rows,
+        *,
+        heads: int,
+        kv_heads: int,
+        head_dim: int,
+        block_size: int,
+        kv_dtype: torch.dtype = torch.float32,
+    ) -> None:
         generator = torch.Generator().manual_seed(0)
         self.rows = rows
         totals = [before + new for before, new in rows]
@@ -29,7 +39,11 @@ class Step:
         for row, count in enumerate(needed):
             tables[row, :count] = torch.tensor(list(itertools.islice(shuffled, count)))
         shape = (num_blocks, kv_heads, block_size, head_dim)
-        self.cache = LayerCache(torch.full(shape, torch.nan), torch.full(shape, torch.nan))
+        self.cache = LayerCache.empty(shape, kv_dtype, torch.device("cpu"))
+        for tensor in (self.cache.keys, self.cache.values) if kv_dtype.is_floating_point else ():
+            tensor.fill_(torch.nan)
+        for tensor in (self.cache.key_scales, self.cache.value_scales) if self.cache.quantized else ():
+            tensor.fill_(torch.nan)
         self.k_all = [torch.randn(total, kv_heads, head_dim, generator=generator) for total in totals]
         self.v_all = [torch.randn(total, kv_heads, head_dim, generator=generator) for total in totals]
         self.q = torch.randn(sum(new for _, new in rows), heads, head_dim, generator=generator)
@@ -51,7 +65,10 @@ class Step:
 
     def run(self, attention) -> tuple[torch.Tensor, LayerCache]:
         """The output and the cache afterwards; the step's own cache stays as it was."""
-        cache = LayerCache(self.cache.keys.clone(), self.cache.values.clone())
+        before = self.cache
+        cache = LayerCache(
+            before.keys.clone(), before.values.clone(), before.key_scales.clone(), before.value_scales.clone()
+        )
         return attention(torch.cat([self.q, self.k, self.v], dim=1), cache, self.meta), cache
 
 
@@ -122,3 +139,52 @@ def test_half_precision_inputs_are_computed_in_fp32():
     assert found.dtype == torch.bfloat16
     step.q, step.k, step.v = step.q.float(), step.k.float(), step.v.float()
     torch.testing.assert_close(found, step.run(reference_attention)[0].bfloat16(), atol=1e-2, rtol=1e-2)
+
+
+# -- int8 ----------------------------------------------------------------------------------------------------------
+
+
+def int8_step(rows: Rows, **shape: int) -> Step:
+    return Step(rows, kv_dtype=torch.int8, **{"heads": 9, "kv_heads": 3, "head_dim": 64, "block_size": 16, **shape})
+
+
+@pytest.mark.parametrize("head_dim", [64, 80, 128])
+@pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (9, 3), (8, 1)], ids=["MHA", "GQA", "MQA"])
+def test_numba_equals_the_oracle_over_an_int8_cache(heads: int, kv_heads: int, head_dim: int):
+    step = int8_step(MIXED, heads=heads, kv_heads=kv_heads, head_dim=head_dim)
+    expected, expected_cache = step.run(reference_attention)
+    found, found_cache = step.run(paged_attention)
+    torch.testing.assert_close(found, expected, atol=2e-6, rtol=1e-5)
+    assert torch.equal(found_cache.keys, expected_cache.keys)
+    assert torch.equal(found_cache.values, expected_cache.values)
+    torch.testing.assert_close(found_cache.key_scales, expected_cache.key_scales, equal_nan=True)
+    torch.testing.assert_close(found_cache.value_scales, expected_cache.value_scales, equal_nan=True)
+
+
+def test_what_a_step_itself_brings_is_read_back_quantized():
+    """A token reads its own key and value from the cache like everybody else's, so a chunk equals its warm twin."""
+    alone = int8_step([(0, 1)])
+    found, cache = alone.run(paged_attention)
+    _, values = gather_kv(cache, alone.meta.block_tables[0, :1].long(), 1)
+    assert torch.equal(found[0], values[:, 0].repeat_interleave(3, dim=0))
+    assert not torch.equal(found[0], alone.v_all[0][0].repeat_interleave(3, dim=0))
+
+
+def test_int8_is_off_by_at_most_half_a_step_of_its_scale():
+    x = torch.randn(50, 3, 64) * torch.logspace(-3, 3, 50)[:, None, None]
+    stored, scales = quantize(x)
+    assert ((stored * scales[..., None] - x).abs() <= scales[..., None] * 0.5001).all()
+    assert (stored.abs().amax(-1) == 127).all()
+
+
+def test_zeros_stay_zeros():
+    stored, scales = quantize(torch.zeros(2, 3, 64))
+    assert not stored.any()
+    assert not scales.any()
+
+
+def test_int8_slot_minus_one_stores_nothing():
+    step = int8_step([(3, 1), (5, 1)], block_size=4)
+    step.meta.slot_mapping[0] = -1
+    _, after = step.run(paged_attention)
+    assert (after.key_scales.nan_to_num(7.0) != step.cache.key_scales.nan_to_num(7.0)).any(dim=1).sum() == 1

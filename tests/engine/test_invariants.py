@@ -34,7 +34,7 @@ class EngineMachine(RuleBasedStateMachine):
         batching=st.sampled_from(CHOICES["batching"]),
         policy=st.sampled_from(CHOICES["scheduling_policy"]),
         threshold=st.sampled_from([0, 3]),
-        speculative=st.sampled_from(["none", "ngram:1", "ngram:5"]),
+        speculative=st.sampled_from(["none", "ngram:1", "ngram:5", "draft:scripted:3"]),
     )
     def start(
         self,

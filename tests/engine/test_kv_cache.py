@@ -42,6 +42,7 @@ def resolved(available: int | None = 16 * GB, **flags: Any) -> EngineConfig:
 @pytest.mark.parametrize(
     ("shape", "expected"),
     [
+        ((30, 3, 64, 1, 4), 12_240),
         ((32, 32, 128, 2), 524_288),
         ((28, 4, 128, 2), 57_344),
         ((30, 3, 64, 2), 23_040),
@@ -122,7 +123,7 @@ def test_without_chunks_a_whole_prompt_must_fit_a_step():
 def test_the_sum_in_words():
     _, memory = size_pool_for(EngineConfig(), SMOLLM2, 16 * GB)
     assert memory.sum_text == (
-        "KV pool 377 MB = 512 blocks × 16 tokens × 46,080 B per token (1,024 tokens for each of 8 sequences); "
+        "KV pool 377 MB = 512 blocks × 16 tokens × 46,080 B per float32 token (1,024 tokens for each of 8 sequences); "
         "weights 538 MB; 16.00 GB of memory were available."
     )
     assert (memory.bytes_per_token, memory.bytes_per_block, memory.kv_pool) == (46_080, PER_BLOCK, 512 * PER_BLOCK)
@@ -135,6 +136,17 @@ def test_the_pool_takes_what_the_sum_says():
     assert caches[0].keys.shape == (5, model.num_kv_heads, 8, model.head_dim)
     total = sum(cache.keys.nbytes + cache.values.nbytes for cache in caches)
     assert total == 5 * 8 * kv_bytes_per_token(model.num_layers, model.num_kv_heads, model.head_dim, 4)
+
+
+def test_the_int8_pool_takes_what_the_sum_says():
+    """A48: bytes per block match the dtype, scales included."""
+    config, memory = size_pool_for(EngineConfig(kv_cache_dtype="int8", num_blocks=5, block_size=8), SMOLLM2, 16 * GB)
+    assert (memory.bytes_per_token, memory.bytes_per_block, memory.kv_dtype) == (12_240, 8 * 12_240, "int8")
+    assert "5 blocks × 8 tokens × 12,240 B per int8 token" in memory.sum_text
+    model = parse_model_config(tiny_config(), "tiny")
+    caches = allocate(config, model, torch.device("cpu"))
+    total = sum(t.nbytes for c in caches for t in (c.keys, c.values, c.key_scales, c.value_scales))
+    assert total == 5 * 8 * kv_bytes_per_token(model.num_layers, model.num_kv_heads, model.head_dim, 1, 4)
 
 
 def test_this_machine_has_some_memory_left():

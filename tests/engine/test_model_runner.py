@@ -54,15 +54,15 @@ def test_the_flat_batch(runner: ModelRunner):
     decode = request([1, 2, 3, 4, 5, 6], [9, 2], prompt=3)
     chunk = request(list(range(10, 22)), [5, 0, 7])
     batch = runner.prepare(output((decode, 5, 1), (chunk, 3, 6)))
-    assert batch.token_ids.tolist() == [6, 13, 14, 15, 16, 17, 18]
-    assert batch.positions.tolist() == [5, 3, 4, 5, 6, 7, 8]
-    assert batch.meta.query_start_loc.tolist() == [0, 1, 7]
-    assert batch.meta.seq_lens.tolist() == [6, 9]
-    assert batch.meta.slot_mapping.tolist() == [2 * 4 + 1, 5 * 4 + 3, 0, 1, 2, 3, 7 * 4]
-    assert batch.meta.block_tables[0, :2].tolist() == [9, 2]
-    assert batch.logits_indices.tolist() == [0]
-    assert batch.meta.single_rows.tolist() == [0]
-    assert [(c.start, c.end, c.seq_len, c.blocks.tolist()) for c in batch.meta.chunks] == [(1, 7, 9, [5, 0, 7])]
+    assert batch.flat.token_ids.tolist() == [6, 13, 14, 15, 16, 17, 18]
+    assert batch.flat.positions.tolist() == [5, 3, 4, 5, 6, 7, 8]
+    assert batch.flat.meta.query_start_loc.tolist() == [0, 1, 7]
+    assert batch.flat.meta.seq_lens.tolist() == [6, 9]
+    assert batch.flat.meta.slot_mapping.tolist() == [2 * 4 + 1, 5 * 4 + 3, 0, 1, 2, 3, 7 * 4]
+    assert batch.flat.meta.block_tables[0, :2].tolist() == [9, 2]
+    assert batch.flat.logits_indices.tolist() == [0]
+    assert batch.flat.meta.single_rows.tolist() == [0]
+    assert [(c.start, c.end, c.seq_len, c.blocks.tolist()) for c in batch.flat.meta.chunks] == [(1, 7, 9, [5, 0, 7])]
 
 
 def test_only_rows_that_reach_their_last_token_sample(runner: ModelRunner):

@@ -1,0 +1,93 @@
+"""`python -m benchmarks kv-error`: what an int8 KV cache changes in the next token's distribution.
+
+One forward pass over the same text per cache, in chunks as the engine computes a prompt; at each position the
+distribution over the vocabulary is compared with the one from an fp32 cache. The text is the first 2,000 tokens of this
+project's README: English prose, tables and commands.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from engine.attention.base import AttentionMetadata
+from engine.config import EngineConfig
+from engine.kv_cache import allocate, size_pool
+from engine.loader import Loaded, load
+
+CHUNK = 256
+NUM_TOKENS = 2000
+TEXT = Path(__file__).parent.parent / "README.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """Over all positions: KL(fp32 ‖ int8) in nats, and how often the most likely token is the same."""
+
+    num_tokens: int
+    mean_kl: float
+    worst_kl: float
+    same_top1: float
+    bytes_per_token: tuple[int, int]  # of the fp32 cache, of the int8 cache
+
+
+def measure(loaded: Loaded, token_ids: list[int]) -> Error:
+    """Compare an int8 cache with an fp32 one over `token_ids`."""
+    sides = [(_log_probs(loaded, token_ids, dtype)) for dtype in ("auto", "int8")]
+    kls, same = [], 0
+    for exact, rounded in zip(*sides, strict=True):
+        kls.append((exact.exp() * (exact - rounded)).sum(-1))
+        same += int((exact.argmax(-1) == rounded.argmax(-1)).sum())
+    kl = torch.cat(kls)
+    return Error(
+        num_tokens=len(token_ids),
+        mean_kl=float(kl.mean()),
+        worst_kl=float(kl.max()),
+        same_top1=same / len(token_ids),
+        bytes_per_token=(_bytes_per_token(loaded, "auto"), _bytes_per_token(loaded, "int8")),
+    )
+
+
+def _bytes_per_token(loaded: Loaded, dtype: str) -> int:
+    return size_pool(EngineConfig(kv_cache_dtype=dtype, num_blocks=1), loaded)[1].bytes_per_token
+
+
+@torch.inference_mode()
+def _log_probs(loaded: Loaded, token_ids: list[int], dtype: str) -> Iterator[Tensor]:
+    """Per chunk of the text: the log-probabilities after each of its tokens, [chunk, vocab_size]."""
+    num_blocks = -(-len(token_ids) // 16)
+    config = EngineConfig(kv_cache_dtype=dtype, num_blocks=num_blocks, max_model_len=len(token_ids))
+    caches = allocate(config, loaded.model.config, torch.device("cpu"))
+    table = torch.arange(num_blocks, dtype=torch.int32)[None]
+    ids = torch.tensor(token_ids)
+    for start in range(0, len(token_ids), CHUNK):
+        positions = torch.arange(start, min(start + CHUNK, len(token_ids)))
+        meta = AttentionMetadata.build(
+            query_start_loc=torch.tensor([0, len(positions)], dtype=torch.int32),
+            seq_lens=torch.tensor([start + len(positions)], dtype=torch.int32),
+            block_tables=table,
+            slot_mapping=positions,
+            block_size=config.block_size,
+        )
+        everywhere = torch.arange(len(positions))
+        yield loaded.model.forward(ids[positions], positions, caches, meta, everywhere).log_softmax(-1)
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks kv-error", description=__doc__)
+    parser.add_argument("--tokens", type=int, default=NUM_TOKENS, metavar="N", help="default: %(default)s")
+    args = parser.parse_args(argv)
+    loaded = load(EngineConfig(), lambda *report: None)
+    token_ids = loaded.tokenizer.encode(TEXT.read_text()).ids[: args.tokens]
+    error = measure(loaded, token_ids)
+    before, after = error.bytes_per_token
+    print(f"{loaded.facts.name}, {error.num_tokens:,} tokens of {TEXT.name}, int8 KV cache against fp32:")
+    print(f"  bytes per token    {after:,} for {before:,}: {after / before:.3f}")
+    print(f"  KL of next token   {error.mean_kl:.5f} nats on average, {error.worst_kl:.3f} at worst")
+    print(f"  equal top-1        {error.same_top1:.4f}")
+    return 0

@@ -1,0 +1,64 @@
+"""The draft model of `--speculative draft:MODEL:K`: loaded like any other, or cut out of the target.
+
+Contract. What cannot guess for the target is refused with a sentence: guesses are token ids, so both need the same
+vocabulary. A draft model made of the target's own first layers shares their weights and costs only its cache; it was
+never trained to speak after so few layers, so it shows the mechanism rather than a gain.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from engine.config import EngineConfig
+from engine.errors import ConfigError
+from engine.loader import Loaded, load, model_facts
+from engine.model_cache import Progress
+from engine.speculative import parse_speculation
+
+
+def load_draft(config: EngineConfig, target: Loaded, progress: Progress) -> Loaded | None:
+    """The draft model that `config` asks for, if any. Raises ConfigError or LoadError."""
+    speculation = parse_speculation(config.speculative)
+    if speculation.kind != "draft":
+        return None
+    if speculation.num_draft_layers is not None:
+        return first_layers(target, speculation.num_draft_layers)
+    load_format = "dummy" if config.load_format == "dummy" else "auto"
+    draft = load(
+        dataclasses.replace(config, model=speculation.draft_model, load_format=load_format, speculative="none"),
+        progress,
+    )
+    _check_vocabulary(draft, target)
+    return draft
+
+
+def first_layers(target: Loaded, count: int) -> Loaded:
+    """The target cut off after `count` layers, head and all."""
+    facts = target.facts
+    if count >= facts.num_layers:
+        raise ConfigError(
+            f"--speculative asks for the first {count} layers, and {facts.name} has {facts.num_layers}; "
+            f"a draft model needs fewer: 1 to {facts.num_layers - 1}."
+        )
+    model = target.model.first_layers(count)
+    name = f"{facts.name}, first {count} layers"
+    dtype = model.embed_tokens.dtype
+    return dataclasses.replace(
+        target,
+        model=model,
+        facts=model_facts(name, model.config, dtype, has_chat_template=facts.has_chat_template),
+    )
+
+
+def _check_vocabulary(draft: Loaded, target: Loaded) -> None:
+    ours, theirs = target.facts, draft.facts
+    if theirs.vocab_size != ours.vocab_size:
+        raise ConfigError(
+            f"--speculative: {theirs.name} has a vocabulary of {theirs.vocab_size:,} tokens and {ours.name} one of "
+            f"{ours.vocab_size:,}; a draft model must have the same."
+        )
+    if draft.tokenizer.get_vocab() != target.tokenizer.get_vocab():
+        raise ConfigError(
+            f"--speculative: the tokens of {theirs.name} mean other text than those of {ours.name}; a draft model "
+            "must have the same tokenizer."
+        )

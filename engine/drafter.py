@@ -1,0 +1,76 @@
+"""Drafter: a small model guesses the next tokens, one forward pass per guess, and the target model decides.
+
+Contract. The drafter's keys and values lie in tensors of its own under the block ids of the target's. Before a step
+both hold the same tokens of every running request; `fill` writes those that the step brings, guesses included, so
+after the step both do again. Hence a prefix hit implies both were written, and preemption, chunks and eviction need
+no word here.
+
+Each guess is drawn as the target will draw: with the request's parameters, and with the noise that belongs to that
+output index (engine/sampler.py). So where the two distributions agree the two tokens mostly do; and it is still the
+target alone that picks: the answer is the one without guesses, token for token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from engine.batch import Share, flat_batch
+from engine.config import EngineConfig
+from engine.kv_cache import allocate
+from engine.models.llama import Llama
+from engine.runner import ScheduledRow
+from engine.sampler import Draw, sample
+
+
+class Drafter:
+    """A draft model with its cache. `config` is the engine's, resolved."""
+
+    def __init__(self, model: Llama, config: EngineConfig) -> None:
+        self._model = model
+        self._block_size = config.block_size
+        self._caches = allocate(config, model.config, model.embed_tokens.device)
+
+    @torch.inference_mode()
+    def fill(self, rows: Sequence[ScheduledRow]) -> None:
+        """Put the guesses into `draft_token_ids` of the rows that have room for some, as many as they have."""
+        known = [row.input_token_ids[: row.num_scheduled_tokens - len(row.draft_token_ids)] for row in rows]
+        logits = self._forward(
+            [
+                Share(row.request.block_table, row.num_computed_tokens, tokens, num_logits=bool(row.draft_token_ids))
+                for row, tokens in zip(rows, known, strict=True)
+            ]
+        )
+        guessing = [row for row in rows if row.draft_token_ids]
+        ahead = 0
+        while guessing:
+            for row, token_id in zip(guessing, self._pick(logits, guessing, ahead), strict=True):
+                row.draft_token_ids[ahead] = token_id
+            # The last guess goes through the model as well, for its keys and values only.
+            shares = [
+                Share(
+                    row.request.block_table,
+                    row.num_tokens + ahead,
+                    row.draft_token_ids[ahead : ahead + 1],
+                    num_logits=ahead + 1 < len(row.draft_token_ids),
+                )
+                for row in guessing
+            ]
+            logits = self._forward(shares)
+            ahead += 1
+            guessing = [row for row in guessing if ahead < len(row.draft_token_ids)]
+
+    def _forward(self, shares: Sequence[Share]) -> Tensor:
+        batch = flat_batch(shares, self._block_size)
+        return self._model.forward(
+            batch.token_ids, batch.positions, self._caches, batch.meta, batch.logits_indices
+        )  # fmt: skip
+
+    def _pick(self, logits: Tensor, rows: Sequence[ScheduledRow], ahead: int) -> list[int]:
+        draws = [
+            Draw(row.request.sampling_params, row.request.seed, row.num_output_before + ahead) for row in rows
+        ]  # fmt: skip
+        picked: list[int] = sample(logits, draws).tolist()
+        return picked

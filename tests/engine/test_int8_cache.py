@@ -1,0 +1,93 @@
+"""An engine over an int8 KV cache: near to fp32, and the same answer however it is scheduled.
+
+A48, vllm-project/vllm#3234: a scale that is missing on the path of the cached prefix, or a prefix cache silently off,
+would show here as other tokens warm than cold, or as no hit. The bytes per block are in test_kv_cache.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.kv_error import TEXT, measure
+from engine.config import EngineConfig
+from engine.events import Step
+from engine.loader import Loaded, load
+from engine.request import Request
+from tests.engine.make_reference import read_fixture
+from tests.engine.real import RealEngine
+from tests.engine.tiny import write_folder
+
+PROMPTS = [[(7 * i + n) % 250 for i in range(length)] for n, length in enumerate((40, 12, 33, 21, 40))]
+INT8 = {"kv_cache_dtype": "int8", "block_size": 4, "num_blocks": 64, "max_num_seqs": 4}
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    folder = write_folder(tmp_path_factory.mktemp("models") / "tiny")
+    return load(EngineConfig(model=str(folder)), lambda *report: None)
+
+
+@pytest.fixture(scope="module")
+def loaded(embedded_model: Path) -> Loaded:
+    return load(EngineConfig(), lambda *report: None)
+
+
+def tokens(requests: list[Request]) -> list[list[int]]:
+    return [request.output_token_ids for request in requests]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"max_num_batched_tokens": 7},  # chunks
+        {"max_num_seqs": 1},  # alone
+        {"num_blocks": 26, "watermark": 0.0},  # preemptions
+        {"speculative": "ngram:4"},
+        {"batching": "static"},
+    ],
+    ids=lambda flags: " ".join(f"{name}={value}" for name, value in flags.items()),
+)
+@pytest.mark.parametrize("params", [{}, {"temperature": 1.0, "seed": 3}], ids=["greedy", "sampled"])
+def test_any_schedule_gives_the_same_tokens(tiny: Loaded, flags: dict[str, Any], params: dict[str, Any]):
+    engine = RealEngine(tiny, **INT8 | flags)
+    found = engine.run(PROMPTS, 24, **params)
+    assert tokens(found) == tokens(RealEngine(tiny, **INT8).run(PROMPTS, 24, **params))
+    if "num_blocks" in flags:
+        assert sum(request.num_preemptions for request in found) > 0
+
+
+def test_the_same_prompt_cold_and_warm(tiny: Loaded):
+    engine = RealEngine(tiny, **INT8)
+    cold, warm = engine.run(PROMPTS[:1], 24), engine.run(PROMPTS[:1], 24)
+    assert tokens(cold) == tokens(warm)
+    assert (cold[0].num_cached_tokens, warm[0].num_cached_tokens) == (0, 36)
+
+
+def test_a_step_moves_fewer_bytes_than_with_fp32(tiny: Loaded):
+    moved = []
+    for dtype in ("auto", "int8"):
+        engine = RealEngine(tiny, **INT8 | {"kv_cache_dtype": dtype})
+        engine.run(PROMPTS[:1], 4)
+        moved.append(sum(event.bytes for event in engine.sink if isinstance(event, Step)))
+    assert moved[1] < moved[0]
+
+
+@pytest.mark.model
+def test_twenty_prompts_of_the_real_model_cold_and_warm(loaded: Loaded):
+    engine = RealEngine(loaded, kv_cache_dtype="int8", num_blocks=1024)
+    prompts = [reference.prompt_token_ids for reference in read_fixture()]
+    cold, warm = engine.run(prompts, 32), engine.run(prompts, 32)
+    assert tokens(cold) == tokens(warm)
+    assert all(r.num_cached_tokens == (r.num_prompt_tokens - 1) // 16 * 16 for r in warm)
+
+
+@pytest.mark.model
+def test_the_error_against_fp32(loaded: Loaded):
+    """The twin of `python -m benchmarks kv-error`, which takes 2,000 tokens."""
+    error = measure(loaded, loaded.tokenizer.encode(TEXT.read_text()).ids[:300])
+    assert error.mean_kl < 0.005
+    assert error.same_top1 > 0.95
+    assert error.bytes_per_token == (46_080, 12_240)
