@@ -38,7 +38,7 @@ class Error:
 
 def measure(loaded: Loaded, token_ids: list[int]) -> Error:
     """Compare an int8 cache with an fp32 one over `token_ids`."""
-    sides = [(_log_probs(loaded, token_ids, dtype)) for dtype in ("auto", "int8")]
+    sides = [(log_probs(loaded, token_ids, dtype)) for dtype in ("auto", "int8")]
     kls, same = [], 0
     for exact, rounded in zip(*sides, strict=True):
         kls.append((exact.exp() * (exact - rounded)).sum(-1))
@@ -58,7 +58,7 @@ def _bytes_per_token(loaded: Loaded, dtype: str) -> int:
 
 
 @torch.inference_mode()
-def _log_probs(loaded: Loaded, token_ids: list[int], dtype: str) -> Iterator[Tensor]:
+def log_probs(loaded: Loaded, token_ids: list[int], dtype: str) -> Iterator[Tensor]:
     """Per chunk of the text: the log-probabilities after each of its tokens, [chunk, vocab_size]."""
     num_blocks = -(-len(token_ids) // 16)
     config = EngineConfig(kv_cache_dtype=dtype, num_blocks=num_blocks, max_model_len=len(token_ids))

@@ -2,6 +2,10 @@
 
 A48, vllm-project/vllm#3234: a scale that is missing on the path of the cached prefix, or a prefix cache silently off,
 would show here as other tokens warm than cold, or as no hit. The bytes per block are in test_kv_cache.
+
+Sums taken in another order differ by a rounding, and a number that lies between two int8 steps may then be stored as
+the other one: the schedule shows through a little more than with fp32. So with the real model a token may differ where
+the two candidates are less than NEAR_TIE apart, measured by the model itself, and hardly anywhere does it.
 """
 
 from __future__ import annotations
@@ -11,15 +15,19 @@ from typing import Any
 
 import pytest
 
-from benchmarks.kv_error import TEXT, measure
+from benchmarks.kv_error import TEXT, log_probs, measure
 from engine.config import EngineConfig
-from engine.events import Step
+from engine.kv_cache import kv_bytes_per_token, size_pool
 from engine.loader import Loaded, load
+from engine.model_runner import ModelRunner
 from engine.request import Request
+from engine.runner import ScheduledRow
 from tests.engine.make_reference import read_fixture
 from tests.engine.real import RealEngine
 from tests.engine.tiny import write_folder
 
+NEAR_TIE = 0.1  # nats between the two tokens
+MAX_NEAR_TIES = 6  # of 20 prompts × 32 tokens; a run by hand had 4, the widest 0.014 nats
 PROMPTS = [[(7 * i + n) % 250 for i in range(length)] for n, length in enumerate((40, 12, 33, 21, 40))]
 INT8 = {"kv_cache_dtype": "int8", "block_size": 4, "num_blocks": 64, "max_num_seqs": 4}
 
@@ -69,10 +77,19 @@ def test_the_same_prompt_cold_and_warm(tiny: Loaded):
 def test_a_step_moves_fewer_bytes_than_with_fp32(tiny: Loaded):
     moved = []
     for dtype in ("auto", "int8"):
-        engine = RealEngine(tiny, **INT8 | {"kv_cache_dtype": dtype})
-        engine.run(PROMPTS[:1], 4)
-        moved.append(sum(event.bytes for event in engine.sink if isinstance(event, Step)))
-    assert moved[1] < moved[0]
+        config, _ = size_pool(EngineConfig(**INT8 | {"kv_cache_dtype": dtype}), tiny)
+        asked = RealEngine(tiny).request(PROMPTS[0], 1)
+        moved.append(ModelRunner(tiny, config).cost([ScheduledRow(asked, 39, 1, [])])[1])
+    fewer = kv_bytes_per_token(2, 2, 16, 4) - kv_bytes_per_token(2, 2, 16, 1, 4)
+    assert moved[0] - moved[1] == fewer * (40 + 1)
+
+
+def gap_at_the_first_difference(loaded: Loaded, one: Request, other: Request) -> float:
+    """How far apart the model itself sees the two tokens, in nats."""
+    pairs = zip(one.output_token_ids, other.output_token_ids, strict=True)
+    at, (mine, theirs) = next((at, pair) for at, pair in enumerate(pairs) if pair[0] != pair[1])
+    *_, last = log_probs(loaded, one.prompt_token_ids + one.output_token_ids[:at], "int8")
+    return abs(float(last[-1, mine] - last[-1, theirs]))
 
 
 @pytest.mark.model
@@ -80,7 +97,10 @@ def test_twenty_prompts_of_the_real_model_cold_and_warm(loaded: Loaded):
     engine = RealEngine(loaded, kv_cache_dtype="int8", num_blocks=1024)
     prompts = [reference.prompt_token_ids for reference in read_fixture()]
     cold, warm = engine.run(prompts, 32), engine.run(prompts, 32)
-    assert tokens(cold) == tokens(warm)
+    differing = [(a, b) for a, b in zip(cold, warm, strict=True) if a.output_token_ids != b.output_token_ids]
+    assert len(differing) <= MAX_NEAR_TIES
+    for one, other in differing:
+        assert gap_at_the_first_difference(loaded, one, other) < NEAR_TIE
     assert all(r.num_cached_tokens == (r.num_prompt_tokens - 1) // 16 * 16 for r in warm)
 
 
