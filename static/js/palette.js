@@ -25,13 +25,13 @@ export function readPalette(scale = window.devicePixelRatio || 1) {
       fault: pattern(colour.fault, scale, "cross"),
       gap: pattern(colour.muted, scale, "diagonal"),
     },
-    phaseHatch: { sample: pattern(phases.sample, scale, "vertical"), update: pattern(phases.update, scale, "horizontal"), publish: pattern(phases.publish, scale, "diagonal") },
+    phaseHatch: { draft: pattern(phases.draft, scale, "cross"), sample: pattern(phases.sample, scale, "vertical"), update: pattern(phases.update, scale, "horizontal"), publish: pattern(phases.publish, scale, "diagonal") },
     scale,
   };
 }
 
 /** The parts of a step in the order they happen; "other" is what is left of its wall time. */
-export const PHASES = ["schedule", "prepare", "forward", "sample", "update", "publish", "other"];
+export const PHASES = ["schedule", "draft", "prepare", "forward", "sample", "update", "publish", "other"];
 
 /** "#rrggbb" as the little-endian ABGR word that ImageData wants. */
 export function packed(hex) {

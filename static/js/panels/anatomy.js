@@ -73,11 +73,12 @@ export const anatomy = {
   },
 
   twin(view) {
+    const phases = PHASES.filter((phase) => phase !== "draft" || view.hello?.draft);
     return {
-      columns: ["step", "wall", ...PHASES, "tokens"],
+      columns: ["step", "wall", ...phases, "tokens"],
       rows: [...view.history.steps].slice(-40).reverse().map(([column, step]) => ({
         choice: { kind: "step", column },
-        cells: [count(step.step), duration(step.wall_us), ...PHASES.map((phase) => duration(partUs(step, phase))), count(step.num_scheduled_tokens)],
+        cells: [count(step.step), duration(step.wall_us), ...phases.map((phase) => duration(partUs(step, phase))), count(step.num_scheduled_tokens)],
       })),
     };
   },

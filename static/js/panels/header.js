@@ -15,14 +15,16 @@ export function mountHeader(page) {
   const parts = collect(root);
   const labels = [...document.querySelectorAll("[data-label]")];
   const speculating = [...document.querySelectorAll("[data-speculating]")];
+  const drafting = [...document.querySelectorAll("[data-drafting]")];
   page.loop.add({
     id: "header",
     visible: true,
     draw: (view) => {
       showStatus(parts, view);
       showLabels(labels, view);
-      const guesses = (view.engine?.state?.config.speculative ?? "none") !== "none";
-      for (const node of speculating) node.hidden = !guesses;
+      const speculative = view.engine?.state?.config.speculative ?? "none";
+      for (const node of speculating) node.hidden = speculative === "none";
+      for (const node of drafting) node.hidden = !speculative.startsWith("draft:");
     },
     refresh: (view) => showFigures(parts, view),
   });
@@ -43,9 +45,9 @@ function showStatus(parts, view) {
   parts.status.dataset.status = status;
   write(parts.status, statusWords(status));
   if (view.hello) {
-    const { model, device } = view.hello;
+    const { model, device, draft } = view.hello;
     const scripted = device.type === "scripted";
-    write(parts.model, scripted ? model.name : `${model.name} · ${model.dtype}`);
+    write(parts.model, scripted ? model.name : `${model.name} · ${model.dtype}${draft ? ` · guessed by ${draft.name}` : ""}`);
     write(parts.device, scripted ? "no model: answers from a script" : `${device.name} · ${device.type}, ${plural(device.num_threads, "thread")}`);
   }
   const paused = engine?.state?.gate.state === "paused";

@@ -159,6 +159,8 @@ function drawStrip(root, view) {
     figure.textContent = `${percent(use[name] / use.total)} · ${plural(use[name], "block")}${amount}`;
   }
   const saved = use.savedBlocks ? `${plural(use.savedBlocks, "block")}${bytes === null ? "" : `, ${bytesText(use.savedBlocks * bytes)}`}` : "nothing";
-  root.querySelector('[data-figure="tokens"]').textContent = `${count(use.tokens)} tokens in ${count(use.places)} places`;
+  const memory = view.hello?.memory;
+  const each = memory?.kv_dtype && memory.kv_dtype !== "none" ? ` of ${count(memory.bytes_per_token)} bytes (${memory.kv_dtype})` : "";
+  root.querySelector('[data-figure="tokens"]').textContent = `${count(use.tokens)} tokens in ${count(use.places)} places${each}`;
   root.querySelector('[data-figure="saved"]').textContent = saved;
 }
