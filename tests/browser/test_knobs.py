@@ -25,7 +25,7 @@ def test_every_setting_says_what_the_server_says_a_change_would_do(page: Page, s
     words = {"live": "at once", "next_step": "next step", "restart": "restart"}
     effects = served.client.get("/api/config").json()["effects"]
     names = page.locator("[data-knob]").evaluate_all("all => all.map((row) => row.dataset.knob)")
-    assert len(names) == 13
+    assert len(names) == 14
     for name in names:
         expect(page.locator(f"#does-{name}")).to_have_text(words[effects[name]])
 
