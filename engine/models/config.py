@@ -1,7 +1,10 @@
-"""ModelConfig: the shapes and constants of one Llama-family model, from a Hugging Face config.json. No torch.
+"""ModelConfig: the shapes and constants of one model of the Llama family, from a Hugging Face config.json. No torch.
 
 Contract. `parse_model_config` either returns a config that `models/llama.py` computes exactly, or raises
 LoadError naming the field that it cannot honour. Nothing that changes the numbers is silently ignored.
+
+The family: Llama, Mistral (the same), Qwen2 (q, k and v have a bias), Qwen3 (q and k are normed head by head). A
+sliding window is honoured by never going past it: up to its length it hides nothing.
 """
 
 from __future__ import annotations
@@ -12,12 +15,20 @@ from typing import Any, Final
 
 from engine.errors import LoadError
 
-ARCHITECTURES: Final = ("LlamaForCausalLM",)
+ARCHITECTURES: Final = {
+    "LlamaForCausalLM": "llama",
+    "MistralForCausalLM": "mistral",
+    "Qwen2ForCausalLM": "qwen2",
+    "Qwen3ForCausalLM": "qwen3",
+}
+"""Architecture -> `model_type`, which names it where a config.json has no `architectures`."""
+
 _REQUIRED: Final = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
 _OPTIONAL: Final[dict[str, type | tuple[type, ...]]] = {  # null equals absent
     "num_key_value_heads": int,
     "head_dim": int,
     "max_position_embeddings": int,
+    "sliding_window": int,
     "rms_norm_eps": (int, float),
     "rope_theta": (int, float),
     "rope_scaling": dict,
@@ -53,8 +64,10 @@ class ModelConfig:
     rms_norm_eps: float
     rope: RopeConfig
     tie_word_embeddings: bool
-    attention_bias: bool = False
+    qkv_bias: bool = False
+    o_bias: bool = False
     mlp_bias: bool = False
+    qk_norm: bool = False  # RMSNorm over each head of q and k
     eos_token_ids: frozenset[int] = frozenset()
 
     @property
@@ -93,12 +106,14 @@ def parse_model_config(raw: Mapping[str, Any], where: str) -> ModelConfig:
         num_kv_heads=kv_heads,
         head_dim=head_dim,
         vocab_size=raw["vocab_size"],
-        max_position_embeddings=raw.get("max_position_embeddings") or 2048,
+        max_position_embeddings=_max_positions(raw, architecture),
         rms_norm_eps=1e-6 if raw.get("rms_norm_eps") is None else raw["rms_norm_eps"],
         rope=_rope(raw, where),
         tie_word_embeddings=bool(raw.get("tie_word_embeddings", False)),
-        attention_bias=bool(raw.get("attention_bias", False)),
-        mlp_bias=bool(raw.get("mlp_bias", False)),
+        qkv_bias=architecture == "Qwen2ForCausalLM" or _attention_bias(raw, architecture),
+        o_bias=_attention_bias(raw, architecture),
+        mlp_bias=architecture == "LlamaForCausalLM" and bool(raw.get("mlp_bias", False)),
+        qk_norm=architecture == "Qwen3ForCausalLM",
         eos_token_ids=token_id_set(raw.get("eos_token_id")),
     )
 
@@ -112,13 +127,26 @@ def token_id_set(value: Any) -> frozenset[int]:
 
 def _architecture(raw: Mapping[str, Any], where: str) -> str:
     names = raw.get("architectures") or []
-    if not names and raw.get("model_type") == "llama":
-        return ARCHITECTURES[0]
+    if not names:
+        names = [name for name, model_type in ARCHITECTURES.items() if model_type == raw.get("model_type")]
     for name in names:
         if name in ARCHITECTURES:
             return str(name)
     found = ", ".join(map(str, names)) or str(raw.get("model_type"))
     raise LoadError(f"{where} is of architecture {found}; supported: {', '.join(ARCHITECTURES)}.")
+
+
+def _attention_bias(raw: Mapping[str, Any], architecture: str) -> bool:
+    """The field of that name, where the architecture has it."""
+    return architecture in ("LlamaForCausalLM", "Qwen3ForCausalLM") and bool(raw.get("attention_bias", False))
+
+
+def _max_positions(raw: Mapping[str, Any], architecture: str) -> int:
+    """The longest sequence: what the model was made for, and no longer than its sliding window."""
+    limit: int = raw.get("max_position_embeddings") or 2048
+    window = raw.get("sliding_window")
+    slides = architecture == "MistralForCausalLM" or bool(raw.get("use_sliding_window", False))
+    return min(limit, window) if slides and window else limit
 
 
 def _rope(raw: Mapping[str, Any], where: str) -> RopeConfig:
@@ -164,11 +192,19 @@ def expected_tensors(config: ModelConfig) -> dict[str, tuple[int, ...]]:
         }
         for name, shape in linears.items():
             shapes[f"{at}{name}.weight"] = shape
-            if config.attention_bias if name.startswith("self_attn") else config.mlp_bias:
+            if _has_bias(config, name):
                 shapes[f"{at}{name}.bias"] = shape[:1]
+        if config.qk_norm:
+            shapes[f"{at}self_attn.q_norm.weight"] = shapes[f"{at}self_attn.k_norm.weight"] = (config.head_dim,)
         shapes[f"{at}input_layernorm.weight"] = (hidden,)
         shapes[f"{at}post_attention_layernorm.weight"] = (hidden,)
     shapes["model.norm.weight"] = (hidden,)
     if not config.tie_word_embeddings:
         shapes["lm_head.weight"] = (config.vocab_size, hidden)
     return shapes
+
+
+def _has_bias(config: ModelConfig, linear: str) -> bool:
+    if linear.startswith("mlp"):
+        return config.mlp_bias
+    return config.o_bias if linear.endswith("o_proj") else config.qkv_bias

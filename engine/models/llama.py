@@ -1,5 +1,7 @@
 """The Llama family's forward pass: RMSNorm, rotary embedding, grouped-query attention, SwiGLU, tied or untied head.
 
+One class for all of them: models/config.py says what each member adds.
+
 Contract. Input is a flat batch of tokens of any mix of rows; which token belongs to whom only the attention knows,
 through its metadata. Output is logits for the tokens asked for and no others: the head over 49,000 words is the
 widest layer, and a prompt of 200 tokens needs it once.
@@ -76,8 +78,11 @@ class _Layer:
         self.input_norm = RMSNorm(weights(f"{at}input_layernorm.weight"), config.rms_norm_eps, ops)
         self.post_norm = RMSNorm(weights(f"{at}post_attention_layernorm.weight"), config.rms_norm_eps, ops)
         attn, mlp = f"{at}self_attn.", f"{at}mlp."
-        self.qkv_proj = _merged(weights, [f"{attn}{n}_proj" for n in "qkv"], bias=config.attention_bias)
-        self.o_proj = _merged(weights, [f"{attn}o_proj"], bias=config.attention_bias)
+        self.qkv_proj = _merged(weights, [f"{attn}{n}_proj" for n in "qkv"], bias=config.qkv_bias)
+        self.o_proj = _merged(weights, [f"{attn}o_proj"], bias=config.o_bias)
+        self.qk_norms = [
+            RMSNorm(weights(f"{attn}{n}_norm.weight"), config.rms_norm_eps, ops) for n in "qk" if config.qk_norm
+        ]
         self.gate_up_proj = _merged(weights, [f"{mlp}gate_proj", f"{mlp}up_proj"], bias=config.mlp_bias)
         self.down_proj = _merged(weights, [f"{mlp}down_proj"], bias=config.mlp_bias)
 
@@ -88,6 +93,9 @@ class _Layer:
     def _attend(self, x: Tensor, positions: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
         q_heads, kv_heads, head_dim = self.config.num_attention_heads, self.config.num_kv_heads, self.config.head_dim
         qkv = self.qkv_proj(x).view(-1, q_heads + 2 * kv_heads, head_dim)
+        for norm, heads in zip(self.qk_norms, (slice(q_heads), slice(q_heads, q_heads + kv_heads)), strict=False):
+            part = qkv[:, heads]
+            qkv[:, heads] = norm(part.reshape(-1, head_dim)).view(part.shape)
         self.ops.rotate(qkv, q_heads + kv_heads, self.rope.cos, self.rope.sin, positions)
         out = self.attention(qkv, cache, meta)
         return self.o_proj(out.reshape(-1, self.config.q_size))

@@ -13,12 +13,12 @@ from engine.config import EngineConfig
 from engine.kv_cache import size_pool
 from engine.loader import load
 from engine.model_runner import ModelRunner
-from engine.models.config import RopeConfig
+from engine.models.config import RopeConfig, parse_model_config
 from engine.models.linear import PackedLinear, PlainLinear, packs
 from engine.models.llama import rope_frequencies
 from engine.request import Request, SamplingParams
 from engine.runner import ScheduledRow, SchedulerOutput
-from tests.engine.tiny import write_folder
+from tests.engine.tiny import tiny_config, write_folder
 
 PROMPTS = [list(range(5, 5 + n)) for n in (1, 7, 16, 33)]
 LLAMA3_ROPE = {
@@ -91,6 +91,20 @@ def test_logits_equal_transformers(tmp_path: Path, changes: dict[str, Any]):
     torch.testing.assert_close(last_logits(make_runner(folder), PROMPTS, chunk=64), expected, atol=2e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("architecture", "changes"),
+    [
+        ("mistral", {"sliding_window": None}),
+        ("qwen2", {}),
+        ("qwen3", {"head_dim": 32}),
+        ("qwen3", {"attention_bias": True}),
+    ],
+)
+def test_the_familys_other_members_equal_transformers(tmp_path: Path, architecture: str, changes: dict[str, Any]):
+    names = {"architectures": [f"{architecture.capitalize()}ForCausalLM"], "model_type": architecture}
+    test_logits_equal_transformers(tmp_path, names | changes)
+
+
 @pytest.mark.parametrize("chunk", [1, 3, 16])
 def test_chunks_give_the_same_logits(tmp_path: Path, chunk: int):
     runner = make_runner(write_folder(tmp_path / "tiny"))
@@ -103,6 +117,28 @@ def test_bfloat16_follows_float32(tmp_path: Path):
     exact = last_logits(make_runner(folder), PROMPTS, chunk=16)
     rough = last_logits(make_runner(folder, dtype="bfloat16"), PROMPTS, chunk=16)
     assert torch.nn.functional.cosine_similarity(exact, rough).min() > 0.99
+
+
+@pytest.mark.parametrize("architecture", ["mistral", "qwen2", "qwen3"])
+def test_weights_in_shards_and_chunks(tmp_path: Path, architecture: str):
+    names = {"architectures": [f"{architecture.capitalize()}ForCausalLM"], "model_type": architecture}
+    one = make_runner(write_folder(tmp_path / "one", **names))
+    several = make_runner(write_folder(tmp_path / "several", shards=3, **names))
+    expected = last_logits(one, PROMPTS, chunk=64)
+    torch.testing.assert_close(last_logits(several, PROMPTS, chunk=3), expected, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "limit"),
+    [
+        ({"architectures": ["MistralForCausalLM"], "sliding_window": 64}, 64),
+        ({"architectures": ["MistralForCausalLM"], "sliding_window": None}, 512),
+        ({"architectures": ["Qwen2ForCausalLM"], "sliding_window": 64, "use_sliding_window": True}, 64),
+        ({"architectures": ["Qwen2ForCausalLM"], "sliding_window": 64, "use_sliding_window": False}, 512),
+    ],
+)
+def test_nobody_goes_past_a_sliding_window(changes: dict[str, Any], limit: int):
+    assert parse_model_config(tiny_config(**changes), "tiny").max_position_embeddings == limit
 
 
 def test_llama3_rope_stretches_only_long_wavelengths():

@@ -202,7 +202,7 @@ def test_weights_that_do_not_fit_the_config(folder: Path):
 
 def test_an_unsupported_architecture(folder: Path):
     (folder / "config.json").write_text(json.dumps(tiny_config(architectures=["GPT2LMHeadModel"])))
-    assert "is of architecture GPT2LMHeadModel; supported: LlamaForCausalLM" in refusal(folder)
+    assert "is of architecture GPT2LMHeadModel; supported: LlamaForCausalLM, MistralForCausalLM, " in refusal(folder)
 
 
 def test_an_unsupported_architecture_in_a_gguf(tmp_path: Path):
