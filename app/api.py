@@ -40,13 +40,19 @@ async def state(request: Request) -> Response:
 
 
 async def steps(request: Request) -> Response:
-    """GET /api/steps?since=STEP&limit=M: steps numbered above `since` that the ring still holds, oldest first."""
+    """GET /api/steps?since=STEP&limit=M: steps numbered above `since` that the ring still holds, oldest first.
+
+    `requests` holds what these steps did to requests (preempted, admitted, resumed, first_token, finished), each with
+    the number of its `step`: with them a step can be explained to somebody who did not listen when it was taken.
+    """
     hub, record = engine_of(request)
     since = _count(request, "since", 0)
     limit = _count(request, "limit", DEFAULT_STEPS)
-    chosen = [raw for number, raw in record.steps if number > since][:limit]
+    chosen = dict([pair for pair in record.steps if pair[0] > since][:limit])
+    notes = [raw for number, raw in record.notes if number in chosen]
     head = f'{{"hub":{encode(hub.id)},"engine":{encode(record.id)},"epoch":{encode(record.epoch)}'
-    return Response(f'{head},"steps":[{",".join(chosen)}]}}', media_type="application/json")
+    body = f'{head},"steps":[{",".join(chosen.values())}],"requests":[{",".join(notes)}]}}'
+    return Response(body, media_type="application/json")
 
 
 def _count(request: Request, name: str, default: int) -> int:

@@ -19,6 +19,9 @@ from app.state import State, fold
 from app.wire import Json, encode
 
 STEPS_KEPT = 2000
+NOTES_KEPT = 2 * STEPS_KEPT
+# Which step a request event belongs to, counted from the last one: engine/events.py promises the order.
+_STEPS_AHEAD = {"preempted": 1, "admitted": 1, "resumed": 1, "first_token": 0, "finished": 0}
 SILENT_AFTER_S = 3.0  # an idle engine beats each second, but one long step may take more than that
 
 
@@ -50,6 +53,7 @@ class EngineRecord:
         self.restartable = False
         self.started_at = self.heard_at = time.monotonic()
         self.steps: deque[tuple[int, str]] = deque(maxlen=STEPS_KEPT)
+        self.notes: deque[tuple[int, str]] = deque(maxlen=NOTES_KEPT)  # what steps did to requests, by step
         self.history = History()
         self._ledger = ledger
         self._share_all = share_all
@@ -91,6 +95,7 @@ class EngineRecord:
         self.seq = event["seq"] - 1 if event["kind"] not in ("key", "gap") else event["seq"]
         self.hello = self.state = self.load = self.gone = self.detail = self._missing = None
         self.steps.clear()
+        self.notes.clear()
 
     def _miss(self, first: int) -> None:
         self._missing = first if self._missing is None else min(first, self._missing)
@@ -144,11 +149,22 @@ class EngineRecord:
             self._end_requests(f"The engine left: {self.gone}")
         elif kind == "step":
             self.steps.append((event["step"], raw))
-        if kind == "request" and event["event"] == "finished":
-            self._keep_snapshot(event["request"])
+        elif kind == "request":
+            self._note(event)
         if self.hello is not None and kind != "hello":
             self.history.append(kind, raw, now, self.key)
         yield event, raw
+
+    def _note(self, event: Json) -> None:
+        """A request event: keep it with the number of the step whose doing it is, so that the step can be explained."""
+        if event["event"] == "finished":
+            self._keep_snapshot(event["request"])
+            if event["reason"] == "abort":
+                return  # no step's doing
+        ahead = _STEPS_AHEAD.get(event["event"])
+        if self.state is not None and ahead is not None:
+            step = self.state["step"] + ahead
+            self.notes.append((step, encode({**event, "step": step})))
 
     def _keep_snapshot(self, request: str) -> None:
         entry = self._ledger.entries.get(request)

@@ -81,5 +81,5 @@ export function mountControls({ goLive }) {
 /** Older steps for a page that was just opened; nothing when they cannot be had. */
 export async function olderSteps(engine, since, limit) {
   const { body } = await ask(`/api/steps?engine=${encodeURIComponent(engine)}&since=${since}&limit=${limit}`, { method: "GET" });
-  return body?.steps ?? [];
+  return { steps: body?.steps ?? [], requests: body?.requests ?? [] };
 }

@@ -22,7 +22,7 @@
  * @property {Json} facts          the request's record in the state, kept after the state forgets it
  */
 
-import { takeNote } from "./notes.js";
+import { takeNote, withOlderNotes } from "./notes.js";
 
 export const STEPS_KEPT = 2000;
 const LANES_KEPT = 300;
@@ -160,10 +160,11 @@ function noteOwner(history, block, id) {
 
 /**
  * Older steps from the server, for a page that was just opened: the lanes of requests that the state still knows
- * are drawn back to where those steps begin. What happened between steps then stays unknown.
- * @param {Json[]} steps oldest first
+ * are drawn back to where those steps begin, and what the steps did to requests can be explained.
+ * @param {{steps: Json[], requests: Json[]}} older oldest first
  */
-export function backfill(history, steps, state) {
+export function backfill(history, { steps, requests }, state) {
+  noteOlder(history, requests.filter((event) => event.epoch === history.epoch));
   const oldest = history.steps.keys().next().value ?? history.last + 1;
   const older = steps.filter((step) => step.epoch === history.epoch && history.base + step.step < oldest);
   // Who held a slot without getting tokens is not known of steps that were not watched.
@@ -180,6 +181,14 @@ export function backfill(history, steps, state) {
       endLane(history, lane, history.base + step.step + 1, lane.facts.finish_reason, lane.facts.finish_detail);
     }
   }
+}
+
+function noteOlder(history, events) {
+  history.notes = withOlderNotes(history.notes, events, history.base);
+  const known = new Set(history.preemptions.map((event) => `${event.epoch}/${event.seq}`));
+  const older = events.filter((event) => event.event === "preempted" && !known.has(`${event.epoch}/${event.seq}`));
+  const all = [...history.preemptions, ...older.map((event) => ({ ...event, column: history.base + event.step }))];
+  history.preemptions = all.sort((one, other) => other.column - one.column || other.seq - one.seq).slice(0, PREEMPTIONS_KEPT);
 }
 
 function extendLane(history, row, column, state) {

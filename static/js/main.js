@@ -186,8 +186,8 @@ function startAnew() {
 
 async function fetchOlder(engine) {
   if (engine.state.step === 0) return;
-  const steps = await olderSteps(engine.id, Math.max(0, engine.state.step - BACKFILL), BACKFILL);
-  backfill(engine.history, steps, engine.state);
+  const older = await olderSteps(engine.id, Math.max(0, engine.state.step - BACKFILL), BACKFILL);
+  backfill(engine.history, older, engine.state);
   loop.invalidate();
 }
 

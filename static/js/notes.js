@@ -22,11 +22,28 @@ export function noNotes() {
  * @param {number} last column of the last step
  */
 export function takeNote(notes, event, last) {
+  addNote(notes, event, BEFORE.has(event.event) ? last + 1 : last);
+  if (notes.size > KEPT) notes.delete(notes.keys().next().value);
+}
+
+/**
+ * Notes from before the page was opened, each of which names its `step`. What was heard live too is not taken twice.
+ * @param {Map<number, Notes>} notes
+ * @param {Json[]} events
+ * @param {number} base column of step 0
+ * @returns {Map<number, Notes>} oldest first
+ */
+export function withOlderNotes(notes, events, base) {
+  const all = new Map(notes);
+  for (const event of events) addNote(all, event, base + event.step);
+  return new Map([...all].sort(([one], [other]) => one - other).slice(-KEPT));
+}
+
+function addNote(notes, event, column) {
   if (!(event.event in noNotes())) return;
   if (event.event === "finished" && event.reason === "abort") return; // no step's doing
-  const column = BEFORE.has(event.event) ? last + 1 : last;
   let noted = notes.get(column);
   if (!noted) notes.set(column, (noted = noNotes()));
-  noted[event.event].push(event);
-  if (notes.size > KEPT) notes.delete(notes.keys().next().value);
+  const known = noted[event.event];
+  if (known.every((other) => other.seq !== event.seq)) known.push(event);
 }

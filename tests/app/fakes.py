@@ -179,6 +179,12 @@ class Voice:
             "request", event="admitted", request=request, slot=slot, cached=cached, scheduled_us=self.seq * 1000
         )
 
+    def preempted(self, request: str, *, by: str, **known: Any) -> Json:
+        facts = {"needed": 1, "free": 0, "num_lost_tokens": 8, "num_held_blocks": 1, "num_preemptions": 1}
+        return self.say(
+            "request", event="preempted", request=request, by=by, at_us=self.seq * 1000, **{**facts, **known}
+        )
+
     def first_token(self, request: str) -> Json:
         return self.say("request", event="first_token", request=request, first_token_us=self.seq * 1000)
 

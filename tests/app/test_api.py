@@ -105,6 +105,26 @@ def test_a_bad_step_query_is_400(engine: FakeEngine, client: httpx.Client, query
     assert client.get(f"/api/steps?{query}").status_code == 400
 
 
+def test_steps_come_with_what_they_did_to_requests(server: Running, engine: FakeEngine, client: httpx.Client) -> None:
+    engine.arrived("R1")
+    engine.admitted("R1")
+    engine.step(1, row("R1", scheduled=8, computed=8), tables=[["R1", [0]]])
+    engine.first_token("R1")
+    engine.preempted("R1", by="R2", num_held_blocks=1)
+    engine.step(2)
+    engine.finished("R1", "abort")
+    caught_up(server, engine)
+
+    def told(query: str) -> list[tuple[int, str]]:
+        return [(event["step"], event["event"]) for event in client.get(f"/api/steps?{query}").json()["requests"]]
+
+    assert told("since=0") == [(1, "admitted"), (1, "first_token"), (2, "preempted")]
+    assert told("since=1") == [(2, "preempted")]
+    assert told("since=0&limit=1") == [(1, "admitted"), (1, "first_token")]
+    (preempted,) = client.get("/api/steps?since=1").json()["requests"]
+    assert (preempted["request"], preempted["by"], preempted["num_held_blocks"]) == ("R1", "R2", 1)
+
+
 # -- requests --------------------------------------------------------------------------------------------------
 
 

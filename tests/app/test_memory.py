@@ -12,7 +12,7 @@ from app.frames import RING_FRAMES
 from app.hub import Hub
 from app.ledger import KEPT
 from app.metrics import Metrics
-from app.record import STEPS_KEPT
+from app.record import NOTES_KEPT, STEPS_KEPT
 from app.settings import Settings
 from tests.app.fakes import LocalEngine, row
 from tests.app.processes import serving
@@ -38,6 +38,7 @@ def test_everything_that_is_kept_is_bounded() -> None:
     record = hub.engines["main"]
     assert len(hub.ledger.entries) == KEPT
     assert len(record.steps) == STEPS_KEPT
+    assert len(record.notes) == NOTES_KEPT
     assert len(hub.frames._frames) <= RING_FRAMES
     assert len(record.state["requests"]) <= 32 if record.state else False
     assert metrics._accepted_us == {"main": {}}

@@ -94,6 +94,23 @@ def test_break_on_preempt_read_why_step_turn_a_knob_and_run_on(page: Page, serve
     served.client.patch("/api/config", json={"max_num_seqs": 8}).raise_for_status()
 
 
+def test_a_reload_at_a_breakpoint_loses_nothing_of_its_explanation(page: Page, served: Served) -> None:
+    page.check("[data-break=preempt]")
+    wait_for(page, "stepscope.state().gate.breaks.includes('preempt')")
+    while not page.evaluate(HIT):
+        burst(page)
+        page.wait_for_timeout(200)
+    hit = page.evaluate("stepscope.state().gate.hit")
+    held = event_of(served, hit["request"], "preempted")["num_held_blocks"]
+    sentence, lines = page.locator("[data-gate=sentence]"), page.locator("#panel-queue .preemptions li")
+    expect(sentence).to_contain_text(f"{hit['request']} was preempted, it held {held} blocks, ")
+    expect(lines.first).to_be_visible()
+    said, log = sentence.inner_text(), lines.all_inner_texts()
+    page.reload()
+    expect(sentence).to_have_text(said)
+    expect(lines).to_have_text(log)
+
+
 def test_a_condition_stops_it_and_its_numbers_are_said(page: Page) -> None:
     page.fill("[name=if]", "free_blocks + cached_idle_blocks < 30 and running > 1")
     page.locator("[name=if]").press("Enter")
