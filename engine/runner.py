@@ -51,8 +51,9 @@ class ScheduledRow:
 
     @property
     def num_drafts_accepted(self) -> int:
-        """A step that samples gives one token of the model's own, and before it the guesses that were right."""
-        return max(0, self.num_accepted - 1)
+        """The accepted tokens that were guessed. All but the last are; the last one too if it ended the request."""
+        accepted = self.request.token_ids[self.num_tokens : self.num_tokens + self.num_accepted]
+        return sum(token == guess for token, guess in zip(accepted, self.draft_token_ids, strict=False))
 
     @property
     def num_computed_after(self) -> int:

@@ -74,6 +74,45 @@ def test_guesses_are_accepted_or_rejected_and_none_is_lost():
     assert answer.finish_reason.value == "stop"
 
 
+def told(engine: Harness) -> tuple[int, int]:
+    """(drafted, accepted) over all steps so far."""
+    rows = [row for step in engine.of(events.Step) for row in step.rows]
+    return sum(row.drafted for row in rows), sum(row.accepted for row in rows)
+
+
+def test_a_guess_that_ends_the_answer_counts_as_accepted():
+    """A47: a conversation holds end tokens, so they are guessed; behind 7, 8 stood EOS, 2, 8."""
+    engine = Harness(scripted([7, 8, EOS]), speculative="ngram:3")
+    answer = engine.add([7, 8, EOS, 1, 7, 8, EOS, 2, 8], 40)
+    engine.run()
+    assert (answer.output_token_ids, answer.finish_reason.value) == ([7, 8, EOS], "stop")
+    assert told(engine) == (3, 1)
+    engine.check()
+
+
+def test_a_guess_that_completes_a_stop_string_counts_as_accepted():
+    """A47: behind ab stood cdX, of which cd is right and completes the stop string."""
+    engine = Harness(scripted([*b"abcdef"]), speculative="ngram:3")
+    answer = engine.add("abcdXYZ", 40, stop=("cd",))
+    engine.run()
+    assert (engine.text(answer), answer.output_token_ids) == ("ab", [*b"abcd"])
+    assert told(engine) == (3, 2)
+    engine.check()
+
+
+def test_every_guess_is_either_accepted_or_thrown_away():
+    """A47: accepted and rejected ones are all that were drafted, none is padding."""
+    engine = Harness(scripted([*LOOP[:9], 1, 1, *LOOP[:9]]), speculative="ngram:4")
+    answer = engine.add([5, 6, 7], 40)
+    engine.run()
+    drafted, accepted = told(engine)
+    scheduled = sum(step.num_decode_tokens for step in engine.of(events.Step))
+    steps = sum(row.phase == "decode" for step in engine.of(events.Step) for row in step.rows)
+    assert scheduled == steps + drafted
+    assert answer.num_output_tokens == 1 + steps + accepted  # each decode gives one token beside the right guesses
+    assert 0 < accepted < drafted
+
+
 def test_max_tokens_is_kept():
     for max_tokens in range(1, 12):
         engine = Harness(scripted(LOOP), speculative="ngram:6")
