@@ -72,6 +72,7 @@ BAD_CHATS = {
 @pytest.mark.parametrize("raw", BAD_CHATS.values(), ids=BAD_CHATS.keys())
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_bad_chat_is_400_with_a_sentence(small: Served, raw: bytes, stream: bool) -> None:
+    """A15, A17, A18: also when a stream was asked for, and in words that are no exception's."""
     if stream and raw.startswith(b'{"'):
         raw = b'{"stream": true, ' + raw[1:]
     response = small.client.post("/v1/chat/completions", content=raw)
@@ -81,19 +82,25 @@ def test_a_bad_chat_is_400_with_a_sentence(small: Served, raw: bytes, stream: bo
     assert not any(word in error["message"] for word in ("Error", "Traceback", "Exception"))
 
 
-@pytest.mark.parametrize("prompt", ["", [""], [], [300], [2**40], "x" * CONTEXT, [1] * CONTEXT])
+BAD_PROMPTS = ["", [""], [], [300], [2**40], "x" * CONTEXT, [1] * CONTEXT]
+
+
+@pytest.mark.parametrize("prompt", BAD_PROMPTS)
 def test_a_bad_prompt_is_400(small: Served, prompt: object) -> None:
+    """A12, A14."""
     assert small.client.post("/v1/completions", json={"prompt": prompt}).status_code == 400
 
 
 @pytest.mark.parametrize("length", [1, CONTEXT - 1])
 def test_a_prompt_that_just_fits_is_served(small: Served, length: int) -> None:
+    """A12."""
     response = small.client.post("/v1/completions", json={"prompt": "x" * length})
     assert response.status_code == 200
     assert response.json()["usage"]["prompt_tokens"] == length
 
 
 def test_bad_requests_disturb_nobody(small: Served) -> None:
+    """A14, A18: somebody else's stream goes on to its end."""
     lines: list[str] = []
 
     def stream() -> None:
@@ -105,12 +112,15 @@ def test_bad_requests_disturb_nobody(small: Served) -> None:
     thread.start()
     for raw in BAD_CHATS.values():
         small.client.post("/v1/chat/completions", content=raw)
+    for prompt in BAD_PROMPTS:
+        small.client.post("/v1/completions", json={"prompt": prompt})
     thread.join(20)
     assert lines[-2] == "data: [DONE]"
     idle(small)
 
 
 def test_clients_that_hang_up_leave_nothing_behind(small: Served) -> None:
+    """A30: each is counted once as aborted."""
     before = idle(small)
     body = chat("hello there", stream=True, max_tokens=200, ignore_eos=True)
     for _ in range(20):

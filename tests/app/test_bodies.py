@@ -46,6 +46,7 @@ FIELDS = ["temperature", "top_p", "top_k", "max_tokens", "max_completion_tokens"
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", '"0.5"', "true", "[]", "{}", "1e999"])
 def test_a_sampling_value_that_is_no_number_is_refused_by_name(field: str, value: str) -> None:
+    """A15: JSON as it comes."""
     body = parse_json(f'{{"messages": [{{"role": "user", "content": "x"}}], "{field}": {value}}}'.encode())
     assert refusal(body).param == field
 
@@ -78,11 +79,13 @@ def test_a_stop_string_must_be_text(stop: Any) -> None:
     [
         ("n", 2), ("n", True), ("best_of", 3), ("echo", True), ("suffix", "x"), ("logprobs", True), ("logprobs", 5),
         ("top_logprobs", 2), ("logit_bias", {"1": 5}), ("presence_penalty", 0.5), ("frequency_penalty", float("nan")),
-        ("min_p", 0.1), ("min_tokens", 3), ("tools", [{}]), ("tool_choice", "required"),
+        ("min_p", 0.1), ("min_p", float("nan")), ("min_tokens", 3), ("tools", [{}]), ("tool_choice", "required"),
         ("response_format", {"type": "json_object"}), ("priority", 1),
     ],
 )  # fmt: skip
 def test_a_parameter_of_later_is_refused_by_name(name: str, value: Any) -> None:
+    """A15 for min_p. A19 cannot happen: log probabilities are not computed, and asking for them is refused here, so
+    none that is infinite can reach a JSON writer. A35 has no logprobs to cancel for the same reason."""
     error = refusal({**CHAT, name: value})
     assert error.param == name
     assert name in error.message

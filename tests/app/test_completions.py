@@ -128,6 +128,7 @@ def test_the_submit_command_carries_what_the_engine_needs(server: Running, engin
 
 
 def test_two_requests_with_one_client_id_are_two_requests(server: Running, engine: FakeEngine) -> None:
+    """A20."""
     calls = [Call(server, CHAT, **{"X-Request-Id": "same"}) for _ in range(2)]
     requests = {engine.answer()["request"] for _ in calls}
     assert len(requests) == 2
@@ -272,6 +273,7 @@ def test_an_abort_from_elsewhere_is_a_stated_ending(server: Running, engine: Fak
 
 
 def test_an_error_inside_the_engine_does_not_reach_the_client_as_its_text(server: Running, engine: FakeEngine) -> None:
+    """A17."""
     call, request = begin(server, engine)
     engine.say(
         "request",

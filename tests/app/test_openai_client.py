@@ -88,6 +88,55 @@ def test_completions_and_models(shared: Served) -> None:
     assert chunks[-1].choices[0].finish_reason == whole.choices[0].finish_reason == "length"
 
 
+@pytest.mark.parametrize("stop", ["hands every", ["not there", "every request"]])
+def test_a_stop_string_ends_a_stream_where_it_ends_a_whole_answer(shared: Served, stop: str | list[str]) -> None:
+    """A6: every character is a token of its own, so the stop string comes over many; none of it is sent."""
+    client = openai.OpenAI(base_url=f"{shared.url}/v1", api_key="none", max_retries=0)
+    body = {"model": "default", "prompt": "x", "max_tokens": 200, "stop": stop}
+    whole = client.completions.create(**body)  # type: ignore[call-overload]
+    chunks = list(client.completions.create(**body, stream=True))  # type: ignore[call-overload]
+    text = "".join(chunk.choices[0].text for chunk in chunks)
+    assert text == whole.choices[0].text
+    assert text.endswith("step " if isinstance(stop, str) else "step hands ")
+    assert chunks[-1].choices[0].finish_reason == whole.choices[0].finish_reason == "stop"
+
+
+def test_a_stop_string_that_never_comes_makes_no_empty_chunk(shared: Served) -> None:
+    """A7: only the first chunk, the role, and the last, the reason, have no content."""
+    client = openai.OpenAI(base_url=f"{shared.url}/v1", api_key="none", max_retries=0)
+    stream = client.chat.completions.create(
+        model="default",
+        messages=[{"role": "user", "content": "x"}],
+        max_tokens=10,
+        stop=["zzzz"],
+        stream=True,
+    )
+    first, *middle, last = stream
+    assert first.choices[0].delta.role == "assistant"
+    assert all(chunk.choices[0].delta.content for chunk in middle)
+    assert len("".join(chunk.choices[0].delta.content or "" for chunk in middle)) == 10
+    assert last.choices[0].finish_reason == "length"
+
+
+def generated(shared: Served) -> float:
+    """The counter of output tokens on /metrics."""
+    lines = shared.client.get("/metrics").text.splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("stepscope:generation_tokens_total"))
+
+
+@pytest.mark.parametrize("max_tokens", [1, 5, 20])
+def test_max_tokens_is_one_number_wherever_it_is_told(shared: Served, max_tokens: int) -> None:
+    """A10: in the usage, in the state that the page draws, in its totals and on /metrics."""
+    before, counted = shared.state()["totals"]["output_tokens"], generated(shared)
+    body = {"prompt": "x", "max_tokens": max_tokens, "ignore_eos": True}
+    answer = shared.client.post("/v1/completions", json=body).json()
+    assert answer["choices"][0]["finish_reason"] == "length"
+    assert len(answer["choices"][0]["text"]) == answer["usage"]["completion_tokens"] == max_tokens
+    state = shared.state()
+    assert state["requests"][answer["id"].removeprefix("cmpl-")]["num_output_tokens"] == max_tokens
+    assert state["totals"]["output_tokens"] - before == generated(shared) - counted == max_tokens
+
+
 def test_an_aborted_stream_ends_without_an_exception(shared: Served) -> None:
     client = openai.OpenAI(base_url=f"{shared.url}/v1", api_key="none", max_retries=0)
     stream = client.completions.create(

@@ -76,6 +76,18 @@ def test_a_bad_submit_leaves_a_running_request_alone():
     assert [event.request for event in door.engine.of(events.Finished)] == ["r1"]
 
 
+def test_behind_a_prompt_that_can_never_fit_the_next_one_is_answered_at_once():
+    """A13: it is refused on arrival with the capacity, and is in nobody's way."""
+    door = Door(num_blocks=8, max_model_len=1024)
+    refused, _ = door.send(SUBMIT | {"prompt": "x" * 200})
+    assert (refused.event, refused.status) == ("rejected", 400)
+    assert "the whole KV cache holds 128" in refused.message
+    door.send(SUBMIT | {"request": "r2", "prompt": "hello", "sampling": {"max_tokens": 1}})
+    door.engine.step()
+    (finished,) = door.engine.of(events.Finished)
+    assert (finished.request, finished.reason) == ("r2", "length")
+
+
 def test_a_full_queue_is_answered_429_with_the_limit():
     """A59."""
     door = Door(max_queue=1, start_paused=True)

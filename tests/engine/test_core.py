@@ -271,8 +271,8 @@ def test_two_hundred_streams_closed_after_one_piece_give_every_block_back():
 @settings(max_examples=settings.default.max_examples // 2)
 @given(st.data())
 def test_an_abort_works_with_every_option_on(data):
-    """A35."""
-    engine = Harness(num_blocks=8, watermark=0.0, max_num_batched_tokens=16)
+    """A35: there are no logprobs to be on (tests/app/test_bodies.py says so); everything else is."""
+    engine = Harness(num_blocks=8, watermark=0.0, max_num_batched_tokens=16, speculative="ngram:3")
     params = {"stop": ("qq", "zzzz"), "stop_token_ids": (120,), "ignore_eos": True}
     requests: list[Request] = [engine.add(letter * 40, max_tokens=60, **params) for letter in "abc"]
     for request in data.draw(st.permutations(requests)):
@@ -288,6 +288,7 @@ def test_an_abort_works_with_every_option_on(data):
 
 
 def test_when_the_engine_cannot_go_on_every_live_request_ends_with_an_error():
+    """A33."""
     engine = Harness(max_num_seqs=1)
     running, waiting = engine.add("abc"), engine.add("def")
     engine.step()

@@ -14,10 +14,16 @@ from engine.scripted import CHAT_TEMPLATE, EOS, VOCAB_SIZE, byte_tokenizer, scri
 HELLO = [{"role": "user", "content": "Hello"}]
 
 
-def frontend(*, template: str | None = CHAT_TEMPLATE, special: dict[str, str] | None = None, **config: Any) -> Frontend:
+def frontend(
+    *,
+    template: str | None = CHAT_TEMPLATE,
+    special: dict[str, str] | None = None,
+    eos: frozenset[int] = frozenset({EOS}),
+    **config: Any,
+) -> Frontend:
     defaults: dict[str, Any] = {"num_blocks": 32, "max_model_len": 256}
     facts = scripted_facts(EngineConfig(model="scripted", **(defaults | config)))
-    return Frontend(facts.config, facts.model, byte_tokenizer(), template, special or {}, frozenset({EOS}))
+    return Frontend(facts.config, facts.model, byte_tokenizer(), template, special or {}, eos)
 
 
 def accept(door: Frontend | None = None, arrival_us: int = 0, **command: Any) -> Request:
@@ -240,6 +246,19 @@ def test_ignore_eos_leaves_only_the_callers_stop_tokens():
     """A8."""
     sampling = {"stop_token_ids": [7], "ignore_eos": True}
     assert accept(prompt="x", sampling=sampling).stop_token_ids == {7}
+
+
+@pytest.mark.parametrize(("ignore_eos", "stops"), [(True, set()), (False, {2, 7})])
+def test_ignore_eos_is_about_every_end_token_that_the_model_has(ignore_eos, stops):
+    """A8."""
+    door = frontend(eos=frozenset({2, 7}))
+    assert accept(door, prompt="x", sampling={"ignore_eos": ignore_eos}).stop_token_ids == stops
+
+
+@pytest.mark.parametrize("sampling", [{"temperature": 0.5}, {"top_k": 3, "seed": 1}, {"stop": ["x"]}])
+def test_other_sampling_parameters_leave_the_end_tokens_alone(sampling):
+    """A9."""
+    assert accept(frontend(eos=frozenset({2, 7})), prompt="x", sampling=sampling).stop_token_ids == {2, 7}
 
 
 def test_a_seed_is_kept_and_a_missing_one_is_drawn():

@@ -1,4 +1,8 @@
-"""Whatever happens in whatever order, the invariants hold after every step, and the events tell the whole truth."""
+"""Whatever happens in whatever order, the invariants hold after every step, and the events tell the whole truth.
+
+A33: every block comes back after finish, abort, preemption, error, cache hit, eviction and reset, in random order.
+A38: a request is in exactly one queue. A41: in every step each running request is handed tokens or preempted.
+"""
 
 import contextlib
 
@@ -22,7 +26,7 @@ def sometimes_ends(request: Request, index: int) -> int:
 
 
 class EngineMachine(RuleBasedStateMachine):
-    """add, step, abort, reset, pause and step by hand, over a pool that is too small."""
+    """add, step, abort, fail, reset, pause and step by hand, over a pool that is too small."""
 
     @initialize(
         num_blocks=st.integers(6, 24),
@@ -131,6 +135,13 @@ class EngineMachine(RuleBasedStateMachine):
         live = request.status is not RequestStatus.FINISHED
         assert self.engine.core.abort(request.request_id) is live
         assert self.engine.core.abort(request.request_id) is False
+
+    @precondition(lambda self: self.engine.core.has_work)
+    @rule()
+    def fail(self):
+        """The engine ends every live request with an error."""
+        self.engine.core.fail_all("engine_error")
+        assert self.engine.scheduler.pool.counts().referenced == 0
 
     @rule()
     def reset_prefix_cache(self):

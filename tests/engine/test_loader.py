@@ -127,6 +127,7 @@ def test_what_a_gguf_says_about_stops_and_chat(tmp_path: Path):
 
 
 def test_the_stop_set_is_a_union(tmp_path: Path):
+    """A9: of what the tokenizer, config.json and generation_config.json say; none of them replaces another."""
     folder = write_folder(tmp_path / "tiny", eos_token_id=5)
     change_json(folder / "generation_config.json", eos_token_id=[7, 9])
     change_json(folder / "tokenizer_config.json", eos_token={"content": "<|end|>"})

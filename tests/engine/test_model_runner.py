@@ -103,13 +103,38 @@ def test_recomputing_output_tokens_gives_the_same_next_one(runner: ModelRunner):
 
 
 def test_a_seeded_draw_does_not_depend_on_the_batch(runner: ModelRunner):
+    """A45."""
     asked = request(list(range(20, 27)), [0, 1], temperature=1.0)
     alone = run(runner, (asked, 0, 7))
     mates = [(request([i] * 5, [4 + 2 * i, 5 + 2 * i], temperature=1.0, top_k=3), 0, 5) for i in range(4)]
     assert run(runner, *mates, (asked, 0, 7))[-1:] == alone
 
 
+def test_requests_with_one_seed_answer_alike_whatever_their_slots(tmp_path: Path):
+    """A45: the same prompt, parameters and seed at once in four slots, and again alone."""
+    loaded = load(EngineConfig(model=str(write_folder(tmp_path / "tiny"))), lambda *report: None)
+    engine = RealEngine(loaded, max_num_seqs=4, num_blocks=64)
+    prompt = list(range(10, 30))
+    together = engine.run([prompt] * 4, 24, temperature=1.0, seed=3)
+    (alone,) = engine.run([prompt], 24, temperature=1.0, seed=3)
+    (other,) = engine.run([prompt], 24, temperature=1.0, seed=4)
+    assert [request.output_token_ids for request in together] == [alone.output_token_ids] * 4
+    assert other.output_token_ids != alone.output_token_ids
+
+
+@pytest.mark.parametrize("temperature", [0.7, 2.0])
+def test_an_answer_with_top_k_of_one_is_the_greedy_answer(tmp_path: Path, temperature: float):
+    """A44."""
+    loaded = load(EngineConfig(model=str(write_folder(tmp_path / "tiny"))), lambda *report: None)
+    engine = RealEngine(loaded, max_num_seqs=2, num_blocks=64)
+    prompt = list(range(10, 30))
+    (greedy,) = engine.run([prompt], 40)
+    (one,) = engine.run([prompt], 40, temperature=temperature, top_k=1, seed=5)
+    assert one.output_token_ids == greedy.output_token_ids
+
+
 def test_a_seeded_answer_survives_preemption(tmp_path: Path):
+    """A39: with a temperature too, the answer is the one that nobody interrupted."""
     config = EngineConfig(model=str(write_folder(tmp_path / "tiny")))
     loaded = load(config, lambda *report: None)
     prompts = [list(range(10 + i, 30 + i)) for i in range(4)]

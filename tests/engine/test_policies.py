@@ -107,6 +107,29 @@ def test_an_urgent_request_takes_blocks():
     assert lazy.num_output_tokens == 20
 
 
+@pytest.mark.parametrize("policy", ["fcfs", "priority", "shortest-first"])
+@pytest.mark.parametrize("budget", [16, 200])
+def test_every_running_request_is_scheduled_or_preempted_never_both_and_never_passed_over(policy, budget):
+    """A41: requests are served from the front of the order and victims are taken from its end, so nobody who was
+    served gives way in the same step, and no removal moves anybody past the cursor."""
+    engine = Harness(scheduling_policy=policy, num_blocks=14, max_num_seqs=4, max_num_batched_tokens=budget)
+    for number, priority in enumerate((2, 0, 1, 2, 0, 1)):
+        add(engine, chr(ord("a") + number) * (20 + 9 * number), 60, priority=priority)
+        engine.step()
+    while engine.core.has_work:
+        running = set(ids(engine.scheduler.running))
+        engine.step()
+        output = engine.runner.outputs[-1]
+        admitted = {row.request.request_id for row in output.admitted}
+        served = {row.request.request_id for row in output.rows} - admitted
+        preempted = {facts.request.request_id for facts in output.preempted}
+        assert served | preempted == running
+        assert not served & preempted
+        assert len(output.rows) == len(served) + len(admitted)
+        engine.check()
+    assert engine.of(events.Preempted)
+
+
 def test_nobody_is_preempted_in_vain():
     engine = Harness(scheduling_policy="priority", num_blocks=8, max_num_seqs=4)
     equal = add(engine, "a" * 60, 8, priority=0)

@@ -83,7 +83,10 @@ def test_without_prefix_caching_nothing_is_hashed_or_hit():
 
 
 def test_eight_copies_of_one_prompt_compute_it_once():
-    """200 tokens are 12 full blocks and a rest: seven of the eight have 192 cached."""
+    """200 tokens are 12 full blocks and a rest: seven of the eight have 192 cached.
+
+    A26: they were submitted together, and all answers are that of a cold run.
+    """
     engine = paged_engine(num_blocks=64, max_num_seqs=8)
     requests = [engine.add(prompt_of(200)) for _ in range(8)]
     engine.run()
@@ -168,6 +171,24 @@ def test_a_hit_is_counted_anew_when_the_prefix_was_evicted_while_the_request_wai
     assert waiting.output_token_ids == cold_answer(waiting)
 
 
+def test_a_hit_seen_by_a_try_that_failed_is_not_remembered():
+    """A25: it waits with four hits in sight, which the running request then evicts one by one as it grows."""
+    engine = paged_engine(num_blocks=8, watermark=0.0)
+    finish(engine, prompt_of(64))
+    engine.add(prompt_of(60, seed=5), max_tokens=60)
+    engine.step()
+    waiting = engine.add(prompt_of(64) + prompt_of(40, seed=6))
+    engine.step()
+    (reason,) = engine.runner.outputs[-1].waiting
+    assert (reason.code, reason.needs) == ("blocks_short", 3)  # of seven
+    while waiting.status is RequestStatus.WAITING:
+        engine.step()
+    assert engine.state()["totals"]["evictions"] >= 4
+    engine.run()
+    assert waiting.num_cached_tokens == 0
+    assert waiting.output_token_ids == cold_answer(waiting)
+
+
 def test_the_least_recently_used_prefix_is_evicted_first():
     engine = paged_engine(num_blocks=8, watermark=0.0)
     finish(engine, prompt_of(48), max_tokens=1)
@@ -228,6 +249,17 @@ def test_after_a_reset_a_copy_does_not_wait_for_what_will_not_be_computed_again(
     copy = engine.add(prompt_of(64))
     engine.step()
     assert copy.status is RequestStatus.RUNNING
+
+
+def test_a_reset_is_shown_while_requests_run():
+    """A28: the page's blocks lose their hashes at once, before any further step."""
+    engine = paged_engine()
+    engine.add(prompt_of(64), max_tokens=8)
+    engine.step()
+    assert any(engine.folded()["blocks"]["hashes"])
+    engine.core.reset_prefix_cache()
+    assert not any(engine.folded()["blocks"]["hashes"])
+    assert engine.folded()["blocks"]["counts"]["referenced"] > 0
 
 
 def test_a_reset_changes_no_running_answer():

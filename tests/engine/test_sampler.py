@@ -85,19 +85,33 @@ def test_top_k_beyond_the_first_candidates_looks_at_the_whole_vocabulary():
     assert sum(found[2 * CANDIDATES :]) == 0
 
 
+@pytest.mark.parametrize("top_k", [VOCAB - 1, VOCAB, VOCAB + 1, 2**53 - 1])
+def test_a_top_k_about_the_vocabularys_size_is_of_its_row_only(top_k: int):
+    """A16: greedy, limited and free rows share a batch, and each draws what it draws alone."""
+    row = torch.randn(VOCAB, generator=torch.Generator().manual_seed(5))
+    mates = [SamplingParams(temperature=0.0), SamplingParams(temperature=0.0, top_k=top_k), SamplingParams(top_k=2)]
+    params = [*mates, SamplingParams(top_k=top_k), SamplingParams()]
+    picked = sample(row.expand(len(params), -1), [Draw(p, seed=3, output_index=4) for p in params]).tolist()
+    assert picked == [int(sample(row[None], [Draw(p, seed=3, output_index=4)])[0]) for p in params]
+    assert picked[0] == picked[1] == int(row.argmax())
+
+
 def test_top_k_above_the_vocabulary_is_no_limit():
+    """A16."""
     row = torch.randn(VOCAB, generator=torch.Generator().manual_seed(1))
     assert [one(row, index=i, top_k=10**9) for i in range(50)] == [one(row, index=i) for i in range(50)]
 
 
 def test_top_k_of_one_equals_greedy():
-    rows = torch.randn(200, VOCAB, generator=torch.Generator().manual_seed(2)).round(decimals=1)  # ties included
+    """A44: whatever the temperature and the seed, ties included."""
+    rows = torch.randn(200, VOCAB, generator=torch.Generator().manual_seed(2)).round(decimals=1)
     hot = [Draw(SamplingParams(temperature=2.0, top_k=1), seed=i, output_index=i) for i in range(200)]
     greedy = [Draw(SamplingParams(temperature=0.0), seed=0, output_index=0)] * 200
     assert torch.equal(sample(rows, hot), sample(rows, greedy))
 
 
 def test_a_draw_depends_on_seed_and_index_only():
+    """A45: not on the row that it has in the batch, nor on the others in it."""
     row = torch.randn(VOCAB, generator=torch.Generator().manual_seed(3))
     alone = [one(row, seed=5, index=i) for i in range(20)]
     others = torch.randn(20, VOCAB)
@@ -124,6 +138,7 @@ def test_any_seed_a_request_may_carry(seed: int):
 
 
 def test_greedy_and_drawn_rows_share_a_batch():
+    """A16."""
     row = logits_of([0.5, 0.3, 0.2])
     draws = [Draw(SamplingParams(temperature=0.0), 1, 0), Draw(SamplingParams(), 1, 0)]
     greedy, drawn = sample(torch.stack([row, row]), draws).tolist()

@@ -58,7 +58,7 @@ def test_neighbours_chunks_and_cache_change_no_token(neighbours, budget, caching
 
 
 def test_equal_seeds_give_equal_answers_whatever_their_slots():
-    """A45: an answer depends on prompt, parameters and seed only."""
+    """A45 for the scripted model; tests/engine/test_model_runner.py has it for a real one."""
     engine = Harness()
     first, second = engine.add("same", max_tokens=9), engine.add("same", max_tokens=9)
     engine.run()
