@@ -38,10 +38,8 @@ def answers(
 ) -> tuple[list[list[int]], int, int]:
     """(answers, guesses made, guesses right) of one engine that is given all prompts at once."""
     engine = RealEngine(loaded, max_num_seqs=4, num_blocks=64, speculative=speculative)
-    said: list[Any] = []
-    engine.core.emitter._sink = said
     tokens = [request.output_token_ids for request in engine.run(prompts, 60, **params)]
-    rows = [row for event in said if isinstance(event, events.Step) for row in event.rows]
+    rows = [row for event in engine.sink if isinstance(event, events.Step) for row in event.rows]
     return tokens, sum(row.drafted for row in rows), sum(row.accepted for row in rows)
 
 
