@@ -209,6 +209,21 @@ def test_waiting_times_stand_while_the_view_is_held(page: Page, served: Served) 
         run(served)
 
 
+def test_the_queue_is_shown_in_the_order_of_the_policy(page: Page, served: Served) -> None:
+    """A42: who goes next is read off the page, also when the rule is changed while they wait."""
+    pause(page, served)
+    try:
+        ids = [send(page, "Wait with me", max_tokens=count)[0] for count in (90, 10, 40)]
+        names = page.locator("#panel-queue tbody td:first-child")
+        expect(names).to_have_text(ids)
+        served.client.patch("/api/config", json={"scheduling_policy": "shortest-first"}).raise_for_status()
+        expect(page.locator("#knob-scheduling_policy")).to_have_value("shortest-first")
+        expect(names).to_have_text([ids[1], ids[2], ids[0]])
+    finally:
+        served.client.patch("/api/config", json={"scheduling_policy": "fcfs"}).raise_for_status()
+        run(served)
+
+
 @pytest.mark.parametrize(
     ("label", "simulated", "gated", "word"),
     [
