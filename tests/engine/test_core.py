@@ -195,12 +195,14 @@ def test_a_request_that_was_never_scheduled_is_aborted_with_nothing_to_give_back
 
 @pytest.mark.parametrize("steps", range(9))
 def test_a_long_prompt_can_be_aborted_after_any_chunk(steps):
-    """A31."""
+    """A31: and a second clean-up finds nothing to do."""
     engine = Harness(max_num_batched_tokens=16)
     request, other = engine.add("x" * 100), engine.add("y" * 30, max_tokens=2)
     for _ in range(steps):
         engine.step()
     assert engine.core.abort(request.request_id)
+    assert not engine.core.abort(request.request_id)
+    assert [event.request for event in engine.of(events.Finished)].count(request.request_id) == 1
     engine.check()
     engine.run()
     assert other.num_output_tokens == 2
