@@ -14,7 +14,7 @@ from typing import Any
 
 from app.wire import Json
 from engine.errors import RequestError
-from engine.request import SamplingParams
+from engine.request import MAX_INTEGER, SamplingParams, shown
 
 COMPLETIONS_MAX_TOKENS = 16  # OpenAI's default for /v1/completions
 MAX_LABEL = 128  # characters of a client's own id
@@ -32,7 +32,7 @@ SAMPLING_FIELDS = (
     "stop_token_ids",
     "ignore_eos",
 )
-_OURS = ("model", "messages", "prompt", "stream", "stream_options", "stepscope")
+_OURS = ("model", "messages", "prompt", "stream", "stream_options", "stepscope", "priority")
 _LABELS = ("user", "metadata", "store", "safety_identifier", "prompt_cache_key")  # they change no answer
 _HANDLED = frozenset((*SAMPLING_FIELDS, *_OURS, *_LABELS))
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
@@ -48,7 +48,6 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "repetition_penalty": (1,),
     "min_p": (0,),
     "min_tokens": (0,),
-    "priority": (0,),
     "tools": ([],),
     "functions": ([],),
     "tool_choice": ("none", "auto"),
@@ -72,6 +71,7 @@ class Submission:
     content: Json  # one of {"messages"}, {"prompt"}, {"prompt_token_ids"}
     sampling: Json  # the sampling fields of the body, by name
     model: str | None = None
+    priority: int = 0  # lower is more urgent; it counts under the priority policy
     stream: bool = False
     include_usage: bool = False
     with_timings: bool = False
@@ -135,6 +135,19 @@ def check_text(text: str, param: str) -> str:
     return text
 
 
+def check_priority(value: object) -> int:
+    """A whole number; left out is 0."""
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MAX_INTEGER:
+        raise RequestError(
+            f"priority is {shown(value)}; it must be a whole number between -{MAX_INTEGER} and {MAX_INTEGER}; "
+            "lower is more urgent.",
+            param="priority",
+        )
+    return value
+
+
 # -- the parts -------------------------------------------------------------------------------------------------
 
 
@@ -148,6 +161,7 @@ def _submission(body: Json, content: Json, *, default_max_tokens: int | None) ->
         content=content,
         sampling=sampling_fields(body, default_max_tokens=default_max_tokens),
         model=_model(body),
+        priority=check_priority(body.get("priority")),
         stream=stream,
         include_usage=_include_usage(body, stream),
         with_timings=_flag(body, "stepscope"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from app.bodies import check_text, sampling_fields
+from app.bodies import check_priority, check_text, sampling_fields
 from app.wire import Json
 from engine.errors import RequestError
 from engine.request import shown
@@ -27,6 +27,7 @@ class PromptForm:
     conversation: str | None
     copies: int
     burst: int
+    priority: int
     sampling: Json
 
 
@@ -59,6 +60,7 @@ def prompt_form(fields: Mapping[str, str]) -> PromptForm:
         conversation=fields.get("conversation", "").strip() or None,
         copies=copies or 1,
         burst=burst,
+        priority=check_priority(_whole(fields, "priority")),
         sampling=_sampling(fields),
     )
 

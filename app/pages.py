@@ -97,7 +97,7 @@ async def _send(request: Request, form: PromptForm) -> tuple[list[Entry], list[P
 
 def _ask(hub: Hub, form: PromptForm, prompt: str, conversation: Conversation, owner: str | None) -> Entry:
     messages = conversation.with_question(prompt, form.system)
-    submission = Submission(content={"messages": messages}, sampling=form.sampling)
+    submission = Submission(content={"messages": messages}, sampling=form.sampling, priority=form.priority)
     entry = submit(hub, submission, owner=owner, label=None, conversation=conversation.id)
     conversation.asked(messages, entry)
     return entry

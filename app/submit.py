@@ -67,7 +67,7 @@ def submit(
         "label": label,
         "parent": None,
         "owner": owner,
-        "priority": 0,
+        "priority": submission.priority,
         "request_class": None,
         **submission.content,
         "sampling": submission.sampling,

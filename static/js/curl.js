@@ -3,7 +3,7 @@
  */
 
 /** Stop strings are text, so the public events do not carry them: those that were given are left out. */
-const KEPT = ["temperature", "top_k", "top_p", "seed", "max_tokens", "stop_token_ids", "ignore_eos"];
+const KEPT = ["temperature", "top_k", "top_p", "seed", "max_tokens", "stop_token_ids", "ignore_eos", "priority"];
 
 /**
  * @param {HTMLElement} card
@@ -24,6 +24,7 @@ export function curlCommand(card, form, texts, engine) {
 
 function samplingOf(facts) {
   const given = { ...facts?.sampling, max_tokens: facts?.max_tokens };
+  if (facts?.priority) given.priority = facts.priority;
   const asked = (value) => value !== null && value !== undefined && value !== false && String(value) !== "";
   return Object.fromEntries(KEPT.filter((name) => asked(given[name])).map((name) => [name, given[name]]));
 }

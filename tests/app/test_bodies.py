@@ -71,6 +71,16 @@ def test_a_stop_string_must_be_text(stop: Any) -> None:
     assert refusal({**CHAT, "stop": stop}).param == "stop"
 
 
+@pytest.mark.parametrize(("asked", "expected"), [(None, 0), (0, 0), (-3, -3), (2**40, 2**40)])
+def test_a_priority_is_passed_on(asked: int | None, expected: int) -> None:
+    assert chat_submission({**CHAT, "priority": asked}).priority == expected
+
+
+@pytest.mark.parametrize("priority", [True, 1.5, "1", [], 2**70])
+def test_a_priority_is_a_whole_number(priority: Any) -> None:
+    assert refusal({**CHAT, "priority": priority}).param == "priority"
+
+
 # -- what we do not implement ----------------------------------------------------------------------------------
 
 
@@ -80,7 +90,7 @@ def test_a_stop_string_must_be_text(stop: Any) -> None:
         ("n", 2), ("n", True), ("best_of", 3), ("echo", True), ("suffix", "x"), ("logprobs", True), ("logprobs", 5),
         ("top_logprobs", 2), ("logit_bias", {"1": 5}), ("presence_penalty", 0.5), ("frequency_penalty", float("nan")),
         ("min_p", 0.1), ("min_p", float("nan")), ("min_tokens", 3), ("tools", [{}]), ("tool_choice", "required"),
-        ("response_format", {"type": "json_object"}), ("priority", 1),
+        ("response_format", {"type": "json_object"}),
     ],
 )  # fmt: skip
 def test_a_parameter_of_later_is_refused_by_name(name: str, value: Any) -> None:

@@ -66,3 +66,28 @@ def test_a_reader_who_comes_after_the_step_is_told_the_same(crowded: Served) -> 
     item = [event for event in asked(crowded, hit["request"])["timeline"] if event["event"] == "preempted"]
     assert [event["num_held_blocks"] for event in told] == [item[-1]["num_held_blocks"]]
     assert [event["by"] for event in told] == [item[-1]["by"]]
+
+
+def test_a_more_urgent_request_takes_the_slot_of_another() -> None:
+    """`priority` of the body is vLLM's: lower is more urgent, under --scheduling-policy priority."""
+    with serving("--max-num-seqs", "1", "--scheduling-policy", "priority", "--start-paused") as served:
+
+        def submit(**fields: str) -> str:
+            before = set(served.state()["requests"])
+            served.client.post("/prompts", data={"prompt": "hello", "max_tokens": "50", **fields})
+            new = until(lambda: set(served.state()["requests"]) - before, "the request's arrival")
+            return str(new.pop())
+
+        def step() -> None:
+            number = served.state()["step"]
+            served.client.post("/api/gate", json={"action": "step", "steps": 1}).raise_for_status()
+            until(lambda: served.state()["step"] == number + 1, "one step")
+
+        calm = submit()
+        step()
+        urgent = submit(priority="-1")
+        step()
+        state = served.state()
+        assert state["queues"] == {"waiting": [calm], "running": [urgent]}
+        assert asked(served, calm)["timeline"][-1]["by"] == urgent
+        assert state["requests"][urgent]["priority"] == -1

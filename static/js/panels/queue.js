@@ -61,10 +61,15 @@ function waiting({ state, store }) {
         requestName(id),
         duration(Math.max(0, now - (request.last_preempted_us ?? request.arrival_us))),
         count(request.num_prompt_tokens + request.num_output_tokens),
-        again + waitWords(request.reason),
+        again + waitWords(request.reason) + urgency(request),
       ],
     };
   });
+}
+
+/** A priority that somebody gave; lower is more urgent. */
+function urgency({ priority }) {
+  return priority ? ` (priority ${priority})` : "";
 }
 
 /** Running, but its prompt is not all computed yet. */
