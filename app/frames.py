@@ -27,7 +27,7 @@ class Frame:
         self.payload = payload
         self._deltas = deltas
         self._texts: dict[str | None, str | None] = {}
-        self.num_bytes = len(payload) + sum(len(delta.text) for delta in deltas)
+        self.num_bytes = len(payload) + sum(len(delta.text) + 4 * sum(map(len, delta.guessed)) for delta in deltas)
 
     def text(self, owner: str | None, *, everything: bool) -> str | None:
         """The text message for one reader, or None when there is nothing for it to read."""
@@ -41,7 +41,15 @@ class Frame:
 
 
 def _entry(delta: TextDelta) -> Json:
-    return {"request": delta.request, "offset": delta.offset, "text": delta.text}
+    return text_entry(delta.request, delta.offset, delta.text, delta.guessed)
+
+
+def text_entry(request: str, offset: int, text: str, guessed: list[list[int]]) -> Json:
+    """A piece of an answer; `guessed` (see engine.events.Text) is left out where nothing was."""
+    entry: Json = {"request": request, "offset": offset, "text": text}
+    if guessed:
+        entry["guessed"] = guessed
+    return entry
 
 
 def text_message(hub: str, entries: list[Json]) -> str:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from app.frames import Frame, FrameRing, frame_payload, text_message
+from app.frames import Frame, FrameRing, frame_payload, text_entry, text_message
 from app.ledger import Entry, Ledger
 from app.record import EngineRecord, Status
 from app.settings import Settings, ShareText
@@ -252,7 +252,7 @@ class Hub:
         """Every readable prompt and answer of the requests that the states still show."""
         shown = {request for record in self.engines.values() if record.state for request in record.state["requests"]}
         entries = [
-            {"request": entry.id, "offset": 0, "text": entry.text, "prompt": entry.prompt}
+            {**text_entry(entry.id, 0, entry.text, entry.guessed), "prompt": entry.prompt}
             for entry in self.ledger.readable(owner, everything=self.share_all)
             if entry.id in shown
         ]

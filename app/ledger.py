@@ -44,6 +44,7 @@ class Entry:
     written_at: float | None = None  # app clock: its first text had been handed to the client's socket
     parts: list[str] = field(default_factory=list)
     length: int = 0  # characters in `parts`
+    guessed: list[list[int]] = field(default_factory=list)  # see engine.events.Text
     complete: bool = False  # the engine has said that no more text comes
     timeline: deque[Json] = field(default_factory=lambda: deque(maxlen=TIMELINE_KEPT))
     snapshot: Json | None = None  # the folded request at its end
@@ -75,6 +76,7 @@ class TextDelta:
     request: str
     offset: int
     text: str
+    guessed: list[list[int]] = field(default_factory=list)
 
 
 class Ledger:
@@ -134,8 +136,11 @@ class Ledger:
         fresh = text[entry.length - offset :]
         if not fresh:
             return
-        self._deltas.append(TextDelta(entry.owner, entry.id, entry.length, fresh))
+        again = offset < entry.length
+        guessed = [run for run in event.get("guessed", ()) if not again or run[0] >= entry.length]
+        self._deltas.append(TextDelta(entry.owner, entry.id, entry.length, fresh, guessed))
         entry.parts.append(fresh)
+        entry.guessed += guessed
         entry.length += len(fresh)
         entry.touch()
 
@@ -197,7 +202,8 @@ class Ledger:
         for delta in self._deltas:
             before = joined.get(delta.request)
             if before is not None:
-                delta = TextDelta(delta.owner, delta.request, before.offset, before.text + delta.text)
+                text, guessed = before.text + delta.text, before.guessed + delta.guessed
+                delta = TextDelta(delta.owner, delta.request, before.offset, text, guessed)
             joined[delta.request] = delta
         self._deltas.clear()
         return list(joined.values())

@@ -82,7 +82,17 @@ def read_event(text: str) -> Json:
         _require(event, name, kind, "the engine")
     if event["kind"] == "hello":
         _require(event["model"], "name", str, "the engine")
+    if event["kind"] == "text" and not _are_runs(event.get("guessed", [])):
+        raise WireError("the engine sent a text message whose guessed is not lists of numbers of characters")
     return event
+
+
+def _are_runs(value: Any) -> bool:
+    """Whether these are the accepted guesses of a text message: lists of a position and lengths."""
+    return isinstance(value, list) and all(
+        isinstance(run, list) and run and all(type(n) is int and 0 <= n <= MAX_SAFE_INTEGER for n in run)
+        for run in value
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,11 @@ class Detokenizer:
         self._settle(settled, end)
         return self._release(delta)
 
+    @property
+    def num_read(self) -> int:
+        """Characters of the answer so far, those held back included: where the next token's begin."""
+        return self.num_chars + len(self._held)
+
     def flush(self) -> str:
         """The text still held back for a stop string that never came. An incomplete character is dropped."""
         text, self._held = self._held, ""

@@ -47,7 +47,16 @@ class Emitter:
         self._sink.append(event)
         return event
 
-    def text(self, request: str, offset: int, text: str, token_ids: list[int], *, done: bool) -> None:
+    def text(
+        self,
+        request: str,
+        offset: int,
+        text: str,
+        token_ids: list[int],
+        guessed: list[list[int]] | None = None,
+        *,
+        done: bool,
+    ) -> None:
         """Hand over generated text, which is not part of the numbered stream."""
         if self._sink is not None:
             self._sink.append(
@@ -58,6 +67,7 @@ class Emitter:
                     offset=offset,
                     text=text,
                     token_ids=token_ids,
+                    guessed=guessed or [],
                     done=done,
                 )
             )

@@ -396,6 +396,10 @@ class Text:
 
     `offset` counts characters of the answer before `text`. `done` marks the last one, so a reader knows
     that nothing is held back any more.
+
+    `guessed` holds one list per step that accepted guesses: where in the answer its first character stands, then how
+    many characters each accepted guess wrote (none, if a later token completes its character). It may reach beyond
+    the text so far, by what is held back as the possible beginning of a stop string.
     """
 
     engine: str
@@ -404,5 +408,6 @@ class Text:
     offset: int
     text: str
     token_ids: list[int]
+    guessed: list[list[int]] = field(default_factory=list)
     done: bool = False
     kind: str = "text"

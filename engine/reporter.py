@@ -63,7 +63,7 @@ class Reporter:
         for request in requests:
             assert request.finish_reason is not None
             delta = self._text.finish(request)
-            self._emitter.text(request.request_id, delta.offset, delta.text, delta.token_ids, done=True)
+            self._emitter.text(request.request_id, delta.offset, delta.text, delta.token_ids, delta.guessed, done=True)
             self.record.totals.finished[request.finish_reason.value] += 1
             self.record.reasons.pop(request.request_id, None)
             self.record.finished.append(request)
@@ -191,9 +191,9 @@ class Reporter:
             return
         if row.num_output_before == 0:
             self._emitter.emit(events.FirstToken, request=request.request_id, first_token_us=request.first_token_us)
-        delta = self._text.take(request, request.token_ids[-row.num_accepted :])
+        delta = self._text.take(request, request.token_ids[-row.num_accepted :], row.num_drafts_accepted)
         if delta is not None:
-            self._emitter.text(request.request_id, delta.offset, delta.text, delta.token_ids, done=False)
+            self._emitter.text(request.request_id, delta.offset, delta.text, delta.token_ids, delta.guessed, done=False)
 
     def cache_reset(self, num_blocks: int) -> None:
         self.record.victims = self._scheduler.pool.victims(events.NUM_VICTIMS)

@@ -1,9 +1,14 @@
-"""TextOutput: the detokenizers of all live requests, and what each may show after this step."""
+"""TextOutput: the detokenizers of all live requests, and what each may show after this step.
+
+It also knows which characters a token wrote, so that accepted guesses can be seen in the text. A character that takes
+several tokens is of the one that completes it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from engine.detokenizer import Detokenizer
 from engine.request import FinishReason, Request, RequestStatus
@@ -15,6 +20,9 @@ class _Answer:
     text: str = ""  # not sent yet
     token_ids: list[int] = field(default_factory=list)  # not sent yet
     offset: int = 0  # characters sent
+    ends: list[int] = field(default_factory=list)  # of this step's tokens so far: where each one's characters end
+    begun: int = 0  # where this step's characters begin
+    guessed: list[list[int]] = field(default_factory=list)  # not sent yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +30,7 @@ class TextDelta:
     offset: int
     text: str
     token_ids: list[int]
+    guessed: list[list[int]]  # as in events.Text
 
 
 class TextOutput:
@@ -39,12 +48,21 @@ class TextOutput:
         answer = self._answers[request.request_id]
         delta, stopped = answer.detokenizer.feed(token_id)
         answer.text += delta
+        answer.ends.append(answer.detokenizer.num_read)
         return stopped
 
-    def take(self, request: Request, token_ids: list[int]) -> TextDelta | None:
-        """Note a step's output tokens; the new text, or None if there is none to show or `finish` will send it."""
+    def take(self, request: Request, token_ids: list[int], num_guessed: int = 0) -> TextDelta | None:
+        """Note a step's output tokens, the first `num_guessed` of them accepted guesses.
+
+        The new text, or None if there is none to show or `finish` will send it.
+        """
         answer = self._answers[request.request_id]
         answer.token_ids += token_ids
+        if num_guessed:
+            bounds = [answer.begun, *answer.ends[:num_guessed]]
+            answer.guessed.append([answer.begun, *(end - start for start, end in pairwise(bounds))])
+        answer.begun = answer.detokenizer.num_read
+        answer.ends.clear()
         if request.status is RequestStatus.FINISHED or not answer.text:
             return None
         return self._send(answer)
@@ -57,7 +75,7 @@ class TextOutput:
         return self._send(answer)
 
     def _send(self, answer: _Answer) -> TextDelta:
-        delta = TextDelta(answer.offset, answer.text, answer.token_ids)
+        delta = TextDelta(answer.offset, answer.text, answer.token_ids, answer.guessed)
         answer.offset += len(answer.text)
-        answer.text, answer.token_ids = "", []
+        answer.text, answer.token_ids, answer.guessed = "", [], []
         return delta

@@ -1,93 +1,69 @@
 /**
- * Which parts of the streamed answers were guessed right: text that came with accepted drafts is underlined, with the
- * browser's own highlights, so that an answer stays one text node.
+ * Which tokens of an answer were guessed ahead and accepted, and how they look in it: underlined, each by itself.
  *
- * A text message comes just before the frame whose steps wrote it. Where an answer gained as many characters as tokens
- * (a byte each), the guessed ones are known one by one: all but the first of each step. Else the
- * piece is marked as a whole, when any of it was guessed.
+ * A run is one step's accepted guesses, as a text message says it: [where its first character stands, then how many
+ * characters each of its tokens wrote]. Positions count characters (code points). A run may reach beyond the text so
+ * far; what comes later is drawn when it comes.
+ *
+ * @typedef {Array<number>} Run
+ * @typedef {{text: string, token?: number, of?: number}} Piece a token of a run has `token` (from 1) `of` that run
  */
 
-const NAME = "guessed";
-/** Steps of a request kept until their text is there; it may never be, if it is not ours to read. */
-const OWED_KEPT = 32;
-
-export function createGuesses() {
-  const highlight = typeof Highlight === "function" ? new Highlight() : null;
-  if (highlight) CSS.highlights.set(NAME, highlight);
-  /** @type {Map<string, {node: Text, from: number, to: number}>} what the last text message added, in UTF-16 units */
-  let added = new Map();
-  /** @type {Map<string, Set<StaticRange>>} */
-  const ranges = new Map();
-  /** @type {Map<string, Array<{out: number, accepted: number}>>} steps whose text has not been shown yet */
-  const owed = new Map();
-
-  function mark(request, node, from, to) {
-    const range = new StaticRange({ startContainer: node, startOffset: from, endContainer: node, endOffset: to });
-    highlight.add(range);
-    const known = ranges.get(request) ?? new Set();
-    ranges.set(request, known.add(range));
-  }
-
-  function forget(request) {
-    for (const range of ranges.get(request) ?? []) highlight?.delete(range);
-    ranges.delete(request);
-    owed.delete(request);
-  }
-
-  return {
-    /** A text message begins: what the one before added is settled. */
-    begin() {
-      added = new Map();
-    },
-    /** @param {string} request @param {Text} node @param {number} from @param {number} to */
-    add: (request, node, from, to) => added.set(request, { node, from, to }),
-    forget,
-    reset() {
-      for (const request of [...ranges.keys(), ...owed.keys()]) forget(request);
-      added = new Map();
-    },
-    /** The steps of the frame that followed. @param {Array<Object<string, any>>} events */
-    credit(events) {
-      if (!highlight) return;
-      for (const event of events) {
-        for (const { request, out, accepted } of event.kind === "step" ? event.rows : []) {
-          if (out > 0) owed.set(request, [...(owed.get(request) ?? []), { out, accepted }].slice(-OWED_KEPT));
-        }
-      }
-      for (const [request, { node, from, to }] of added) {
-        const [steps, later] = settled(owed.get(request) ?? [], to - from);
-        owed.set(request, later);
-        for (const [start, stop] of guessedParts(steps, to - from)) mark(request, node, from + start, from + stop);
-      }
-      added = new Map();
-      for (const event of events) if (event.event === "finished") owed.delete(event.request); // its text came before
-    },
+/**
+ * Cut a part of an answer where guesses begin and end.
+ * @param {string} text the part
+ * @param {number} offset where in the answer it begins
+ * @param {Array<Run>} runs in order
+ * @returns {Piece[]} the part again, in order, without empty pieces
+ */
+export function pieces(text, offset, runs) {
+  const reaching = runs.slice(firstReaching(runs, offset));
+  if (!reaching.length) return text ? [{ text }] : [];
+  const points = [...text];
+  /** @type {Piece[]} */
+  const found = [];
+  let at = offset;
+  const cut = (end, guess) => {
+    const till = Math.min(end, offset + points.length);
+    if (till > at) found.push({ text: points.slice(at - offset, till - offset).join(""), ...guess });
+    at = Math.max(at, till);
   };
+  for (const [start, ...lengths] of reaching) {
+    cut(start);
+    let end = start;
+    lengths.forEach((length, i) => cut((end += length), { token: i + 1, of: lengths.length }));
+  }
+  cut(offset + points.length);
+  return found;
+}
+
+/** The first run that ends after `offset`; most often none does, so the search begins at the end. */
+function firstReaching(runs, offset) {
+  let first = runs.length;
+  while (first > 0 && endOf(runs[first - 1]) > offset) first -= 1;
+  return first;
+}
+
+function endOf([start, ...lengths]) {
+  return lengths.reduce((end, length) => end + length, start);
 }
 
 /**
- * Which steps a piece of text is of: a step may be heard of a frame before its text.
- * @template T @param {Array<T & {out: number}>} steps @param {number} length
- * @returns {[T[], T[]]} those of this piece, and those whose text is still to come
+ * Add pieces to an answer. One text node grows, so that the browser lays out only its end.
+ * @param {HTMLElement} said @param {Piece[]} added
  */
-export function settled(steps, length) {
-  let sum = 0;
-  for (let i = 0; i < steps.length; i += 1) {
-    sum += steps[i].out;
-    if (sum === length) return [steps.slice(0, i + 1), steps.slice(i + 1)];
+export function append(said, added) {
+  for (const { text, token, of } of added) {
+    if (token !== undefined) said.append(markOf(text, token, of));
+    else if (said.lastChild instanceof Text) said.lastChild.appendData(text);
+    else said.append(text);
   }
-  return [steps, []];
 }
 
-/** @param {Array<{out: number, accepted: number}>} steps @param {number} length @returns {Array<[number, number]>} */
-export function guessedParts(steps, length) {
-  if (!steps.some(({ accepted }) => accepted > 0)) return [];
-  if (steps.reduce((sum, { out }) => sum + out, 0) !== length) return [[0, length]];
-  const parts = [];
-  let at = 0;
-  for (const { out } of steps) {
-    if (out > 1) parts.push([at + 1, at + out]);
-    at += out;
-  }
-  return parts;
+function markOf(text, token, of) {
+  const mark = document.createElement("u");
+  mark.className = "guessed";
+  mark.title = of === 1 ? "Guessed ahead, and right." : `Guessed ahead, and right: guess ${token} of ${of} that its step accepted.`;
+  mark.textContent = text;
+  return mark;
 }

@@ -160,7 +160,6 @@ connect({
     if (store.hub !== null && frame.hub !== store.hub) startAnew();
     const before = store.engine?.epoch ?? null;
     const follows = store.apply(frame);
-    if (!frame.key) prompts.credit(frame.events ?? []);
     const { engine } = store;
     if (engine?.state && engine.epoch !== before) fetchOlder(engine);
     loop.invalidate();

@@ -154,9 +154,11 @@ class Voice:
     def beat(self) -> Json:
         return self.say("beat", step_age_us=None)
 
-    def text(self, request: str, offset: int, text: str, *, done: bool = False) -> None:
+    def text(
+        self, request: str, offset: int, text: str, *, guessed: list[list[int]] | None = None, done: bool = False
+    ) -> None:
         event = {"kind": "text", "engine": self.name, "epoch": self.epoch, "request": request, "offset": offset}
-        self.send_raw(json.dumps({**event, "text": text, "token_ids": [], "done": done}))
+        self.send_raw(json.dumps({**event, "text": text, "token_ids": [], "guessed": guessed or [], "done": done}))
 
     def arrived(self, request: str, *, owner: str | None = None, prompt_tokens: int = 8) -> Json:
         body = {

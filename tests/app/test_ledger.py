@@ -40,6 +40,16 @@ def test_pieces_for_viewers_are_joined_per_request() -> None:
     assert ledger.drain_deltas() == []
 
 
+def test_accepted_guesses_are_kept_once_with_the_text_they_wrote() -> None:
+    ledger = ledger_with("R1")
+    first, second = {"guessed": [[0, 1]]}, {"guessed": [[2, 0], [2, 1]]}
+    for offset, piece, runs in ((0, "ab", first), (2, "cd", second), (0, "ab", first), (2, "cde", second)):
+        ledger.add_text({**text("R1", offset, piece), **runs})
+    (delta,) = ledger.drain_deltas()
+    assert (delta.text, delta.guessed) == ("abcde", [[0, 1], [2, 0], [2, 1]])
+    assert ledger.entries["R1"].guessed == delta.guessed
+
+
 def test_only_the_owner_may_read_unless_everything_is_shared() -> None:
     ledger = ledger_with("R1")
     ledger.open(Entry(id="R2", engine="main", owner=None))

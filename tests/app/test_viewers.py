@@ -225,6 +225,22 @@ def test_shared_text_goes_to_everybody() -> None:
         assert viewer.texts[0] == {"request": "R1", "offset": 0, "text": "Hello"}
 
 
+def test_which_tokens_were_accepted_guesses_comes_with_the_text(server: Running, engine: FakeEngine) -> None:
+    viewer = FakeViewer(server, cookie=COOKIE)
+    viewer.take()
+    engine.arrived("R1", owner=owner(COOKIE))
+    engine.text("R1", 0, "Hel")
+    engine.text("R1", 3, "lo you", guessed=[[3, 2, 1]])
+    engine.finished("R1")
+    viewer.take_until(lambda: viewer.states["main"]["finished"])
+    assert [run for piece in viewer.texts for run in piece.get("guessed", [])] == [[3, 2, 1]]
+    late = FakeViewer(server, cookie=COOKIE)
+    late.take_until(lambda: late.texts)
+    assert late.texts == [
+        {"request": "R1", "offset": 0, "text": "Hello you", "guessed": [[3, 2, 1]], "prompt": None},
+    ]
+
+
 def test_a_late_owner_gets_the_whole_text_with_its_keyframe(server: Running, engine: FakeEngine) -> None:
     engine.arrived("R1", owner=owner(COOKIE))
     engine.text("R1", 0, "Hel")

@@ -261,19 +261,43 @@ def js(value: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("steps", "length", "parts"),
+    ("text", "offset", "runs", "parts"),
     [
-        ([(1, 0), (1, 0)], 2, []),
-        ([(1, 0), (3, 2)], 4, [[2, 4]]),
-        ([(3, 2), (2, 1)], 5, [[1, 3], [4, 5]]),
-        ([(3, 2)], 11, [[0, 11]]),  # tokens are longer than a character: all that can be said is that some were guessed
+        ("abcd", 0, [], ["abcd"]),
+        ("abcd", 0, [[1, 2]], ["a", "bc 1/1", "d"]),
+        ("abcd", 4, [[0, 3], [5, 1, 1]], ["a", "b 1/2", "c 2/2", "d"]),
+        ("🤖bcd", 0, [[0, 1, 2], [3, 1]], ["🤖 1/2", "bc 2/2", "d 1/1"]),
+        ("abcd", 0, [[1, 0, 0, 1]], ["a", "b 3/3", "cd"]),  # a token may complete no character
+        ("cd", 2, [[1, 2, 1]], ["c 1/2", "d 2/2"]),  # its first half was shown before
+        ("ab", 0, [[1, 3]], ["a", "b 1/1"]),  # its other part is held back still
     ],
 )
-def test_which_part_of_a_piece_of_text_was_guessed(
-    page: Page, steps: list[tuple[int, int]], length: int, parts: list[list[int]]
+def test_accepted_guesses_are_cut_out_of_a_piece_of_text(
+    page: Page, text: str, offset: int, runs: list[list[int]], parts: list[str]
 ) -> None:
-    given = js([{"out": out, "accepted": accepted} for out, accepted in steps])
-    assert call(page, "guesses", f"m.guessedParts({given}, {length})") == parts
+    named = "({ text, token, of }) => text + (token === undefined ? '' : ` ${token}/${of}`)"
+    assert call(page, "guesses", f"m.pieces({js(text)}, {offset}, {runs}).map({named})") == parts
+
+
+def test_marked_text_is_the_same_however_it_came(page: Page) -> None:
+    script = """(async () => {
+      const { append } = await import("/static/js/guesses.js");
+      const texts = m.createTexts();
+      const said = document.createElement("p");
+      const put = (...piece) => {
+        const change = texts.put("R1", ...piece);
+        if (change.whole) said.replaceChildren();
+        append(said, change.whole ?? change.append);
+        return said.innerHTML.replace(/ (class|title)="[^"]*"/g, "");
+      };
+      put(0, "one t", [[4, 1, 3]]);
+      put(5, "wo");
+      const grown = put(7, " & <b>", [[8, 1]]);
+      return [grown, put(0, "one two & <b>", [[4, 1, 3], [8, 1]])];
+    })()"""
+    grown, whole = call(page, "texts", f"await {script}")
+    assert whole == "one <u>t</u><u>wo </u><u>&amp;</u> &lt;b&gt;"
+    assert grown == "one <u>t</u><u>wo</u><u> </u><u>&amp;</u> &lt;b&gt;"  # a token of two pieces is drawn as two
 
 
 @pytest.fixture
@@ -302,9 +326,36 @@ def test_accepted_guesses_show_in_slots_table_lane_and_text(speculating: Served,
     assert sum(int(guessed) for _, guessed in shown) == drafted
     (lane,) = table(page, "timeline")
     assert lane["guesses right"] == f"{accepted}/{drafted}"
-    guessed = page.evaluate("[...CSS.highlights.get('guessed')].map((range) => range.endOffset - range.startOffset)")
-    said = page.inner_text(f"[data-request={request}] .said")
-    assert 0 < sum(guessed) < len(said)
+    said = page.locator(f"[data-request={request}] .said")
+    assert said.locator("u").count() == accepted  # a token is a byte here
+    assert all("right" in title for title in said.locator("u").evaluate_all("all => all.map((mark) => mark.title)"))
+    marked, answer = said.inner_html(), said.inner_text()
+    assert marked_positions(rows, request) == said.evaluate(POSITIONS)
+    page.reload()
+    expect(page.locator(f"[data-request={request}] .said u")).to_have_count(accepted)
+    said = page.locator(f"[data-request={request}] .said")
+    assert (said.inner_html(), said.inner_text()) == (marked, answer)
+
+
+POSITIONS = """(said) => {
+  const found = [];
+  let at = 0;
+  for (const node of said.childNodes) {
+    if (node.nodeName === "U") found.push(at);
+    at += node.textContent.length;
+  }
+  return found;
+}"""
+
+
+def marked_positions(rows: list[dict[str, Any]], request: str) -> list[int]:
+    """Where the guesses stand: of each step's tokens the last one is the model's own."""
+    found, at = [], 0
+    for row in rows:
+        if row["request"] == request:
+            found += range(at, at + row["accepted"])
+            at += row["out"]
+    return found
 
 
 @pytest.fixture

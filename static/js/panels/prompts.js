@@ -7,7 +7,7 @@ import { cancelRequest, say } from "../controls.js";
 import { curlCommand } from "../curl.js";
 import { keepDrafts, save } from "../drafts.js";
 import { count, duration, finishWords, requestName, waitWords } from "../format.js";
-import { createGuesses } from "../guesses.js";
+import { append } from "../guesses.js";
 import { mountReveal } from "../reveal.js";
 import { createTexts } from "../texts.js";
 
@@ -19,15 +19,11 @@ export function mountPrompts(page) {
   const form = /** @type {HTMLFormElement} */ (document.getElementById("prompt-form"));
   const list = document.getElementById("answers");
   const texts = createTexts();
-  const guesses = createGuesses();
   /** @type {Map<string, HTMLElement>} */
   const cards = new Map();
   const reveal = mountReveal(list.closest(".answers-scroll"));
   let shownAt = -Infinity;
-  const forget = (request) => {
-    texts.forget(request);
-    guesses.forget(request);
-  };
+  const forget = (request) => texts.forget(request);
 
   keepDrafts(form);
   fillIn(form);
@@ -62,35 +58,24 @@ export function mountPrompts(page) {
   });
 
   return {
-    /** @param {Array<{request: string, offset: number, text: string, prompt?: string | null}>} items */
+    /** @param {Array<{request: string, offset: number, text: string, guessed?: number[][], prompt?: string | null}>} items */
     take(items) {
-      guesses.begin();
       for (const item of items) {
-        const change = texts.put(item.request, item.offset, item.text);
+        const change = texts.put(item.request, item.offset, item.text, item.guessed);
         const card = cards.get(item.request) ?? cardFor(item, list, cards);
-        if (change !== null) show(card.querySelector(".said"), item.request, change);
+        if (change !== null) put(card.querySelector(".said"), change);
       }
       prune(cards, forget); // with --share-text all, cards come that no form of this page asked for
     },
-    /** The frame after the text: which of it was guessed. */
-    credit: guesses.credit,
     /** Another server: the answers are of requests that it does not know. */
     reset() {
       for (const id of cards.keys()) forget(id);
       cards.clear();
       list.replaceChildren();
-      guesses.reset();
       converse(form, "");
       document.getElementById("no-answers").hidden = false;
     },
   };
-
-  function show(said, request, change) {
-    const from = "append" in change ? said.textContent.length : 0;
-    if ("whole" in change && from === 0 && said.firstChild) guesses.forget(request);
-    put(said, change);
-    if (said.firstChild) guesses.add(request, said.firstChild, from, said.textContent.length);
-  }
 }
 
 // -- the form ------------------------------------------------------------------------------------
@@ -180,7 +165,7 @@ function adopt(list, cards, texts, forget) {
     if (known !== card) fresh.push(card);
     cards.set(id, card);
     const said = card.querySelector(".said");
-    if (!said.textContent && texts.get(id)) put(said, { whole: texts.get(id) });
+    if (!said.textContent && texts.get(id)) put(said, { whole: texts.pieces(id) });
     gather(card, list);
   }
   prune(cards, forget);
@@ -233,11 +218,10 @@ function cardFor({ request, prompt }, list, cards) {
   return card;
 }
 
-/** One text node grows; the browser lays out only its end. */
+/** @param {HTMLElement} said @param {{append: any[]} | {whole: any[]}} change */
 function put(said, change) {
-  if ("whole" in change) said.textContent = change.whole;
-  else if (said.firstChild) said.firstChild.appendData(change.append);
-  else said.textContent = change.append;
+  if ("whole" in change) said.replaceChildren();
+  append(said, "whole" in change ? change.whole : change.append);
 }
 
 function showProgress(card, id, { engine }) {

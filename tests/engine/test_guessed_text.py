@@ -1,0 +1,58 @@
+"""Which characters of an answer were accepted guesses: said with the text, token by token."""
+
+from __future__ import annotations
+
+from engine import events
+from engine.request import Request
+from engine.scripted import EOS
+from tests.engine.harness import Harness, scripted
+
+
+def guesses(engine: Harness, request: Request) -> list[list[int]]:
+    """What the text messages say was guessed."""
+    sent = [event for event in engine.of(events.Text) if event.request == request.request_id]
+    return [run for event in sent for run in event.guessed]
+
+
+def answer_to(prompt: str, answer: bytes, **config: object) -> tuple[Harness, Request]:
+    engine = Harness(scripted([*answer, EOS]), speculative="ngram:3", **config)
+    request = engine.add(prompt, 200)
+    engine.run()
+    return engine, request
+
+
+def test_each_accepted_guess_is_placed_in_the_answer() -> None:
+    """The guess is what followed "abc" in the prompt: "def" three times right, and "f" right behind "gde"."""
+    engine, request = answer_to("abcdef gdefh", b"abcdefz")
+    assert engine.text(request) == "abcdefz"
+    assert guesses(engine, request) == [[2, 1, 1, 1]]
+
+
+def test_as_many_are_told_as_the_steps_accepted() -> None:
+    engine, request = answer_to("abc " * 6, b"abc " * 20)
+    accepted = [row.accepted for step in engine.of(events.Step) for row in step.rows if row.accepted]
+    assert [len(lengths) for _, *lengths in guesses(engine, request)] == accepted
+    assert sum(accepted) > 20
+
+
+def test_a_character_of_several_tokens_is_of_the_one_that_completes_it() -> None:
+    """A guess completes the first emoji; that of the other answer is completed by the model's own token."""
+    engine, request = answer_to("a😀b", "xa😀b".encode())
+    assert guesses(engine, request) == [[2, 0, 0, 1]]
+    engine, request = answer_to("é😀b", "é😀!".encode())
+    assert guesses(engine, request) == [[1, 0, 0, 0]]
+
+
+def test_text_held_back_for_a_stop_string_is_of_the_token_that_wrote_it() -> None:
+    engine = Harness(scripted([*b"abcdef", EOS]), speculative="ngram:3")
+    request = engine.add("abcdef", 50, stop=("cdz",))
+    engine.run()
+    assert engine.text(request) == "abcdef"
+    assert guesses(engine, request) == [[2, 1, 1, 1]]
+
+
+def test_nothing_is_said_where_nothing_is_guessed() -> None:
+    engine = Harness(scripted([*b"abcabcabc", EOS]))
+    request = engine.add("abcabc", 50)
+    engine.run()
+    assert guesses(engine, request) == []
