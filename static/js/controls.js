@@ -69,6 +69,12 @@ export function cancelRequest(id) {
   return askAloud(`/api/requests/${encodeURIComponent(id)}`, { method: "DELETE" });
 }
 
+/** A request's timings, the app's own share included; null when they cannot be had. @param {string} id */
+export async function requestTimings(id) {
+  const { body } = await ask(`/api/requests/${encodeURIComponent(id)}`, { method: "GET" });
+  return body?.timings ?? null;
+}
+
 /** Take over the gate's form. @param {{goLive: () => void}} page */
 export function mountControls({ goLive }) {
   document.getElementById("gate").addEventListener("submit", (event) => {

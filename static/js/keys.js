@@ -1,4 +1,4 @@
-/** Keys, never inside inputs: Space pause view, L live, ←/→ step, 1–9 panels, T theme, G and S gate, Esc, ?. */
+/** Keys, never inside inputs: Space pause view, L live, ←/→ step, digits panels, T theme, G and S gate, Esc, ?. */
 
 /** @param {{toggleHold: () => void, live: () => void, walk: (by: number) => void, theme: () => void,
  *           gate: () => void, step: () => void, clear: () => void, help: () => void}} does */
@@ -18,7 +18,7 @@ export function mountKeys(does) {
       Escape: does.clear,
       "?": does.help,
     }[key];
-    const panel = /^[1-9]$/.test(key) ? panels.find((each) => each.dataset.key === key) : null;
+    const panel = /^[0-9]$/.test(key) ? panels.find((each) => each.dataset.key === key) : null;
     if (!act && !panel) return;
     if (key === " " && event.target.closest("button, summary, a")) return;
     event.preventDefault();

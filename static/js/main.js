@@ -12,13 +12,16 @@ import { anatomy } from "./panels/anatomy.js";
 import { mountBanner } from "./panels/banner.js";
 import { mountGate } from "./panels/gate.js";
 import { mountHeader } from "./panels/header.js";
+import { mountIntensity } from "./panels/intensity.js";
 import { mountKnobs } from "./panels/knobs.js";
 import { kv, kvCells } from "./panels/kv.js";
+import { mountKvSum } from "./panels/kv_sum.js";
 import { latency } from "./panels/latency.js";
 import { mountPrompts } from "./panels/prompts.js";
 import { mountQueue } from "./panels/queue.js";
 import { slots } from "./panels/slots.js";
 import { timeline } from "./panels/timeline.js";
+import { mountWorksheet } from "./panels/worksheet.js";
 import { createLoop } from "./render.js";
 import { createSelection, lit } from "./selection.js";
 import { connect } from "./socket.js";
@@ -101,6 +104,9 @@ mountPanel("anatomy", anatomy, page, { timed: true });
 mountPanel("latency", latency, page);
 mountGate(page);
 mountKnobs(page);
+mountWorksheet(page);
+mountKvSum(page);
+mountIntensity(page);
 mountControls(page);
 
 selection.subscribe((choice) => {

@@ -1,0 +1,166 @@
+/**
+ * KV calculator: bytes per token from a model's shape, step by step; how many conversations fit; and what sharing heads
+ * and smaller numbers change.
+ */
+
+import { keepDrafts } from "../drafts.js";
+import { fillNumbers, fillOptions, mountPicker, readNumbers, showWrong } from "../fields.js";
+import { count, plural } from "../format.js";
+import { mountPanel } from "../frame.js";
+import { hollow } from "../marks.js";
+import { MODELS } from "../shapes.js";
+import { writeSteps } from "../steps.js";
+import { INT8_SCALE_BYTES, KV_BYTES, keyBytes, kvFit, kvVariants } from "../sums.js";
+
+const GIB = 2 ** 30;
+const LEFT = 144;
+const RIGHT = 158;
+const FIELDS = ["layers", "heads", "kvHeads", "headDim", "dtype", "memory"];
+const DTYPES = { float32: "float32", bfloat16: "float16", float16: "float16" };
+
+/** @param {any} page */
+export function mountKvSum(page) {
+  const root = document.getElementById("panel-kvsum");
+  const form = /** @type {HTMLFormElement} */ (root.querySelector("form"));
+  let sum = /** @type {ReturnType<typeof sumOf> | null} */ (null);
+
+  function reckon() {
+    const { values, wrong } = readNumbers(form);
+    const unfit = wrong ?? headsWrong(values);
+    showWrong(root.querySelector(".error"), unfit);
+    sum = unfit ? null : sumOf({ ...values, dtype: form.elements.dtype.value });
+    writeSteps(root.querySelector(".steps"), sum ? stepsOf(sum) : []);
+    page.loop.invalidateNow();
+  }
+
+  function pick(value) {
+    if (value === "engine") fillNumbers(form, engineShape(page.view().hello));
+    else {
+      const { layers, heads, kvHeads, headDim } = MODELS[Number(value)];
+      fillNumbers(form, { layers, heads, kvHeads, headDim });
+    }
+  }
+
+  const offer = (hello) => fillOptions(form.elements.model, [...(engineShape(hello) ? [{ value: "engine", text: `this engine's: ${hello.model.name}` }] : []), ...MODELS.map(({ name }, i) => ({ value: String(i), text: name }))]);
+  offer(null);
+  keepDrafts(form);
+  mountPicker(form.elements.model, { names: FIELDS.slice(0, 4), pick });
+  form.addEventListener("input", reckon);
+  form.addEventListener("change", reckon);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  mountPanel("kvsum", panelOf(() => sum, ({ hello }) => offer(hello)), page);
+  reckon();
+}
+
+/** The fields as this engine has them; null while it is unknown, or holds no model. */
+export function engineShape(hello) {
+  if (!hello?.model.num_parameters) return null;
+  const { num_layers, num_attention_heads, num_kv_heads, head_dim, dtype } = hello.model;
+  const stored = { fp8: "fp8", int8: "int8" }[hello.config.kv_cache_dtype] ?? DTYPES[dtype] ?? "float16";
+  const memory = Number((hello.memory.kv_pool / GIB).toPrecision(6));
+  return { layers: num_layers, heads: num_attention_heads, kvHeads: num_kv_heads, headDim: head_dim, dtype: stored, memory };
+}
+
+function headsWrong({ heads, kvHeads }) {
+  if (heads % kvHeads === 0) return null;
+  return `KV heads is ${kvHeads}; it must divide the ${plural(heads, "attention head")}, since each KV head serves as many of them.`;
+}
+
+function sumOf({ tokens, memory, ...shape }) {
+  const fits = (each) => ({ ...each, ...kvFit(each.shape, tokens, memory * GIB) });
+  return { tokens, memory, shape, variants: kvVariants(shape).map(fits), ...kvFit(shape, tokens, memory * GIB) };
+}
+
+// -- words ---------------------------------------------------------------------------------------
+
+const TYPE_WORDS = { float32: "fp32", float16: "16 bits", fp8: "fp8", int8: "int8" };
+
+function stepsOf({ shape, tokens, memory, perToken, conversation, fit, tokensThatFit }) {
+  const { layers, kvHeads, headDim, dtype } = shape;
+  const key = keyBytes(shape);
+  const scale = dtype === "int8" ? ` + ${INT8_SCALE_BYTES} for its scale` : "";
+  const room = fit > 0 ? plural(fit, "conversation") : `not one whole conversation; ${plural(tokensThatFit, "token")} of it`;
+  return [
+    { words: `one key: ${count(headDim)} numbers × ${plural(KV_BYTES[dtype], "byte")}${scale}`, result: plural(key, "byte") },
+    { words: `× ${plural(kvHeads, "KV head")} × ${plural(layers, "layer")}`, result: plural(key * kvHeads * layers, "byte") },
+    { words: "× 2: a value beside each key", result: `${plural(perToken, "byte")} a token`, sum: true },
+    { words: `× ${plural(tokens, "token")}: one conversation`, result: `${count(conversation)} bytes, ${gigabytes(conversation)}` },
+    { words: `${memory} GiB of memory ÷ that`, result: room, sum: true },
+  ];
+}
+
+/** "2.097 GB": decimal, as memory is sold. */
+export function gigabytes(bytes) {
+  return bytes < 1e6 ? `${(bytes / 1e3).toFixed(1)} kB` : bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(3)} GB`;
+}
+
+function nameOf({ name, shape }) {
+  if (name === "asked") return "as above";
+  if (name === "mha") return `no sharing: ${plural(shape.kvHeads, "KV head")}`;
+  if (name === "mqa") return "all share 1 KV head";
+  return name === "fp8" ? "as above, in fp8" : "as above, in int8";
+}
+
+function adviceOf({ shape, variants }) {
+  const { heads, kvHeads, dtype } = shape;
+  const [asked, mha, , fp8, int8] = variants;
+  const times = (a, b) => Number((a.perToken / b.perToken).toPrecision(3));
+  const shared = heads / kvHeads;
+  const gqa = shared > 1 ? `Grouped-query attention: ${count(shared)} attention heads share a KV head, so the cache is ${count(times(mha, asked))} times smaller than without.` : "Every attention head keeps keys and values of its own: nothing is shared (no grouped-query attention).";
+  if (dtype === "fp8" || dtype === "int8") return `${gqa} It is kept in ${TYPE_WORDS[dtype]} already.`;
+  return `${gqa} fp8 makes it ${times(asked, fp8)} times smaller, int8 with its scales ${times(asked, int8)} times.`;
+}
+
+// -- the picture ---------------------------------------------------------------------------------
+
+function panelOf(sumNow, offer) {
+  return {
+    empty: () => (sumNow() ? null : "Nothing to draw: see the number above that cannot be so."),
+    draw(g, size, view) {
+      const sum = sumNow();
+      if (sum) for (const bar of barsOf(sum, size)) drawBar(g, bar, view.palette);
+    },
+    hit(x, y, view, size) {
+      const sum = sumNow();
+      const bar = sum && barsOf(sum, size).find(({ top, height }) => y >= top - 2 && y < top + height + 2);
+      return bar ? { bar } : null;
+    },
+    hint: ({ bar }) => `${nameOf(bar)}: ${plural(bar.perToken, "byte")} a token, ${gigabytes(bar.conversation)} a conversation, ${plural(bar.fit, "conversation")} at once`,
+    detail(root, view) {
+      offer(view);
+      const sum = sumNow();
+      root.querySelector(".detail").textContent = sum ? adviceOf(sum) : "";
+    },
+    summary() {
+      const sum = sumNow();
+      return sum ? `KV calculator: ${plural(sum.perToken, "byte")} a token, ${plural(sum.fit, "conversation")} of ${plural(sum.tokens, "token")} fit.` : "KV calculator: a number is missing.";
+    },
+    twin() {
+      const sum = sumNow();
+      const rows = sum?.variants.map((each) => ({ cells: [nameOf(each), count(each.perToken), gigabytes(each.conversation), count(each.fit)] })) ?? [];
+      return { columns: ["cache", "bytes a token", "a conversation", "conversations that fit"], rows };
+    },
+  };
+}
+
+function barsOf({ variants }, size) {
+  const most = Math.max(...variants.map(({ perToken }) => perToken));
+  const pitch = size.height / variants.length;
+  const height = Math.min(16, pitch - 4);
+  const room = Math.max(0, size.width - LEFT - RIGHT);
+  return variants.map((each, i) => ({ ...each, top: i * pitch + (pitch - height) / 2, height, width: Math.max(1, (room * each.perToken) / most) }));
+}
+
+/** What was asked for is solid, what could be is hatched. */
+function drawBar(g, bar, palette) {
+  const { top, height, width, name } = bar;
+  g.textAlign = "right";
+  g.fillStyle = name === "asked" ? palette.fg : palette.muted;
+  g.fillText(nameOf(bar), LEFT - 8, top + height / 2);
+  g.fillStyle = name === "asked" ? palette.fg : palette.hatch.gap;
+  g.fillRect(LEFT, top, width, height);
+  if (name !== "asked") hollow(g, LEFT, top, width, height, palette.muted);
+  g.textAlign = "left";
+  g.fillStyle = palette.fg;
+  g.fillText(`${count(bar.perToken)} B · ${count(bar.fit)} fit`, LEFT + width + 6, top + height / 2);
+}
