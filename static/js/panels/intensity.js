@@ -14,7 +14,7 @@ import { decodeIntensity, evenTokens, kvBytesPerToken, prefillIntensity, ridgeOf
 const BILLION = 1e9;
 const TERA = 1e12;
 const GIGA = 1e9;
-const PLOT = { left: 46, right: 12, top: 16, bottom: 28 };
+const PLOT = { left: 46, right: 12, top: 22, bottom: 28 };
 const TOKENS_SHOWN = { from: 1, to: 1e6 };
 const TABLE_TOKENS = [1, 128, 1024, 8192, 32_768, 131_072];
 const MODEL_FIELDS = ["billions", "weightBytes", "kvBytes"];
@@ -195,7 +195,7 @@ function drawAxes(g, plot, palette) {
   const { left, right, top, bottom, low, high } = plot;
   g.fillStyle = palette.muted;
   g.textAlign = "left";
-  g.fillText("FLOP/byte", 4, 6);
+  g.fillText("FLOP/byte", 4, 7);
   g.textAlign = "right";
   const every = Math.ceil(((high - low) * 14) / Math.max(1, bottom - top));
   for (let power = low; power <= high; power += 1) {

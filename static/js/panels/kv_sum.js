@@ -27,6 +27,7 @@ export function mountKvSum(page) {
   function reckon() {
     const { values, wrong } = readNumbers(form);
     const unfit = wrong ?? headsWrong(values);
+    if (!wrong && unfit) form.elements.kvHeads.setAttribute("aria-invalid", "true");
     showWrong(root.querySelector(".error"), unfit);
     sum = unfit ? null : sumOf({ ...values, dtype: form.elements.dtype.value });
     writeSteps(root.querySelector(".steps"), sum ? stepsOf(sum) : []);
