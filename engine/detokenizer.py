@@ -37,19 +37,22 @@ class Detokenizer:
         self._held = ""  # text that may be the beginning of a stop string
         self.num_chars = 0  # sent so far: the offset of the next delta
 
-    def feed(self, token_id: int) -> tuple[str, bool]:
-        """Add one token; returns (the text that may be shown now, whether a stop string was completed)."""
+    def feed(self, token_id: int, *, may_stop: bool = True) -> tuple[str, bool]:
+        """Add one token; returns (the text that may be shown now, whether a stop string was completed).
+
+        Where the answer may not stop yet, a stop string is text like any other.
+        """
         self._ids.append(token_id)
         text = self._decode(self._ids)
         pending = len(self._ids) - self._context
         if text.endswith(REPLACEMENT) and pending < MAX_CHARACTER_TOKENS:
-            return self._release(self._pass_on(text, len(text.rstrip(REPLACEMENT))))
+            return self._release(self._pass_on(text, len(text.rstrip(REPLACEMENT))), may_stop)
         pending = self._num_unfinished(text) if text.endswith(REPLACEMENT) else 0
         settled = len(self._ids) - pending
         end = len(self._decode(self._ids[:settled])) if pending else len(text)
         delta = self._pass_on(text, end)
         self._settle(settled, end)
-        return self._release(delta)
+        return self._release(delta, may_stop)
 
     @property
     def num_read(self) -> int:
@@ -99,11 +102,13 @@ class Detokenizer:
         self._context, self._stale = settled, ""
         self._context_chars = self._seen = len(self._decode(self._ids[:settled]))
 
-    def _release(self, delta: str) -> tuple[str, bool]:
+    def _release(self, delta: str, may_stop: bool) -> tuple[str, bool]:
         text = self._held + delta
         found = [at for at in (text.find(stop) for stop in self._stop) if at >= 0]
-        stopped = bool(found)
-        if stopped:
+        stopped = may_stop and bool(found)
+        if not may_stop:
+            shown, self._held = text, ""
+        elif stopped:
             shown, self._held = text[: min(found)], ""
         else:
             keep = self._stop_prefix(text)

@@ -70,7 +70,7 @@ class Drafter:
 
     def _pick(self, logits: Tensor, rows: Sequence[ScheduledRow], ahead: int) -> list[int]:
         draws = [
-            Draw(row.request.sampling_params, row.request.seed, row.num_output_before + ahead) for row in rows
+            Draw.of(row.request, row.num_output_before + ahead) for row in rows
         ]  # fmt: skip
         picked: list[int] = sample(logits, draws).tolist()
         return picked

@@ -46,6 +46,7 @@ class ModelRunner:
         self.device = self.model.embed_tokens.device
         self.caches = allocate(config, self.model.config, self.device)
         self._facts, self._draft_facts = loaded.facts, draft.facts if draft else None
+        assert (draft is not None) == (parse_speculation(config.speculative).kind == "draft"), "load_draft comes first"
         self.drafter = Drafter(draft.model, config) if draft is not None else None
 
     def draft(self, output: SchedulerOutput) -> bool:
@@ -78,7 +79,7 @@ class ModelRunner:
     def sample(self, batch: Batch, logits: Tensor) -> list[list[int]]:
         """Per row the tokens it produced, or none if the step does not reach its last token."""
         draws = [
-            Draw(row.request.sampling_params, row.request.seed, row.num_output_before + ahead)
+            Draw.of(row.request, row.num_output_before + ahead)
             for row in batch.rows
             if row.samples
             for ahead in range(len(row.draft_token_ids) + 1)

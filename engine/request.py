@@ -42,16 +42,19 @@ class FinishReason(enum.Enum):
 class SamplingParams:
     """How to pick the next token, and when to stop.
 
-    `temperature` 0 is greedy. `top_k` 0 is off. `seed` None draws one per request at arrival, so that the
-    noise is always a function of (seed, output index) and survives preemption. `max_tokens` None means
-    "as long as the context lasts" and is settled at arrival.
+    `temperature` 0 is greedy. `top_k` 0 is off. `min_p` rules out tokens less likely than that share of the likeliest
+    one's probability. Nothing stops an answer that has no more than `min_tokens`. `seed` None draws one per request at
+    arrival, so that the noise is always a function of (seed, output index) and survives preemption. `max_tokens` None
+    means "as long as the context lasts" and is settled at arrival.
     """
 
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
+    min_p: float = 0.0
     seed: int | None = None
     max_tokens: int | None = None
+    min_tokens: int = 0
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
@@ -74,12 +77,20 @@ class SamplingParams:
         temperature = _number(body, "temperature", low=0.0, high=2.0)
         top_p = _number(body, "top_p", low=0.0, high=1.0, above=True)
         top_k = _integer(body, "top_k", low=-1)
+        min_tokens = _integer(body, "min_tokens", low=0) or 0
+        if max_tokens is not None and min_tokens > max_tokens:
+            raise RequestError(
+                f"min_tokens is {min_tokens}, above max_tokens {max_tokens}; lower the first or raise the second.",
+                param="min_tokens",
+            )
         return cls(
             temperature=1.0 if temperature is None else temperature,
             top_k=0 if top_k is None or top_k == -1 else top_k,
             top_p=1.0 if top_p is None else top_p,
+            min_p=_number(body, "min_p", low=0.0, high=1.0) or 0.0,
             seed=_integer(body, "seed", low=-MAX_INTEGER),
             max_tokens=default_max_tokens if max_tokens is None else max_tokens,
+            min_tokens=min_tokens,
             stop=_stop_strings(body),
             stop_token_ids=_token_ids(body, "stop_token_ids"),
             ignore_eos=_boolean(body, "ignore_eos"),
@@ -211,6 +222,11 @@ class Request:
     @property
     def num_output_tokens(self) -> int:
         return len(self.token_ids) - len(self.prompt_token_ids)
+
+    @property
+    def may_stop(self) -> bool:
+        """Whether its last token may end it; an end token that is the last of `min_tokens` may not."""
+        return self.num_output_tokens > self.sampling_params.min_tokens
 
     @property
     def output_token_ids(self) -> list[int]:

@@ -10,6 +10,7 @@ taken as argmax(log p - log E), for which unnormalised logits do as well.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.request import SamplingParams
+from engine.request import Request, SamplingParams
 
 CANDIDATES = 1024  # top-p looks at so many of the best tokens first; the whole vocabulary only if they fall short
 NOISE_KEY = 0x5EED  # the other half of the generator's key, so that nobody's Philox(seed) is ours by accident
@@ -32,6 +33,14 @@ class Draw:
     params: SamplingParams
     seed: int
     output_index: int  # tokens the request has produced so far
+    forbidden: frozenset[int] = frozenset()  # tokens that may not come here
+
+    @classmethod
+    def of(cls, request: Request, output_index: int) -> Draw:
+        """For this place in the request's answer: what would end it may not come too early."""
+        params = request.sampling_params
+        too_early = output_index < params.min_tokens
+        return cls(params, request.seed, output_index, request.stop_token_ids if too_early else frozenset())
 
     @property
     def greedy(self) -> bool:
@@ -41,6 +50,7 @@ class Draw:
 
 def sample(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
     """Token ids [num_rows] int64 for logits [num_rows, vocab_size] fp32, one Draw per row."""
+    logits = _without_forbidden(logits, draws)
     picked = logits.argmax(-1)
     drawn = [row for row, draw in enumerate(draws) if not draw.greedy]
     if not drawn:
@@ -64,6 +74,15 @@ def exponential_noise(seed: int, output_index: int, vocab_size: int) -> np.ndarr
     return np.maximum(generator.standard_exponential(vocab_size, dtype=np.float32), np.float32(MIN_NOISE))
 
 
+def _without_forbidden(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
+    """`logits`, or a copy with -inf where a row's draw forbids it."""
+    places = [(row, token_id) for row, draw in enumerate(draws) for token_id in draw.forbidden]
+    if not places:
+        return logits
+    rows, token_ids = torch.tensor(places, device=logits.device).unbind(1)
+    return logits.index_put((rows, token_ids), torch.tensor(-torch.inf, device=logits.device))
+
+
 def _scaled(logits: Tensor, temperatures: list[float]) -> Tensor:
     """(logits - max) / temperature: the maximum stays 0 however small the temperature."""
     temperature = torch.tensor(temperatures, dtype=logits.dtype, device=logits.device).unsqueeze(1)
@@ -71,8 +90,11 @@ def _scaled(logits: Tensor, temperatures: list[float]) -> Tensor:
 
 
 def _restrict(scaled: Tensor, params: Sequence[SamplingParams]) -> None:
-    """Set to -inf, in place, what top_k and then top_p rule out of each row."""
+    """Set to -inf, in place, what min_p, then top_k and then top_p rule out of each row."""
     vocab_size = scaled.shape[1]
+    for row, p in enumerate(params):
+        if p.min_p > 0.0:  # the likeliest token is at 0
+            scaled[row].masked_fill_(scaled[row] < math.log(p.min_p), -torch.inf)
     limited = [row for row, p in enumerate(params) if 0 < p.top_k < vocab_size or p.top_p < 1.0]
     if not limited:
         return

@@ -322,7 +322,7 @@ class Scheduler:
         request.last_token_us = now_us
         if request.first_token_us is None:
             request.first_token_us = now_us
-        if token_id in request.stop_token_ids:
+        if token_id in request.stop_token_ids and request.may_stop:
             return FinishReason.STOP, "stop_token"
         if self._on_token(request, token_id):
             return FinishReason.STOP, "stop_string"

@@ -137,8 +137,10 @@ def sampling_facts(params: SamplingParams, seed: int) -> dict[str, Any]:
         "temperature": params.temperature,
         "top_k": params.top_k,
         "top_p": params.top_p,
+        "min_p": params.min_p,
         "seed": seed,
         "num_stop_strings": len(params.stop),
         "stop_token_ids": list(params.stop_token_ids),
+        "min_tokens": params.min_tokens,
         "ignore_eos": params.ignore_eos,
     }

@@ -46,7 +46,7 @@ class TextOutput:
     def on_token(self, request: Request, token_id: int) -> bool:
         """Feed one output token; whether it completed a stop string."""
         answer = self._answers[request.request_id]
-        delta, stopped = answer.detokenizer.feed(token_id)
+        delta, stopped = answer.detokenizer.feed(token_id, may_stop=request.may_stop)
         answer.text += delta
         answer.ends.append(answer.detokenizer.num_read)
         return stopped

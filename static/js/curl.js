@@ -3,7 +3,7 @@
  */
 
 /** Stop strings are text, so the public events do not carry them: those that were given are left out. */
-const KEPT = ["temperature", "top_k", "top_p", "seed", "max_tokens", "stop_token_ids", "ignore_eos", "priority"];
+const KEPT = ["temperature", "top_k", "top_p", "min_p", "seed", "max_tokens", "min_tokens", "stop_token_ids", "ignore_eos", "priority"];
 
 /**
  * @param {HTMLElement} card
@@ -24,7 +24,8 @@ export function curlCommand(card, form, texts, engine) {
 
 function samplingOf(facts) {
   const given = { ...facts?.sampling, max_tokens: facts?.max_tokens };
-  if (facts?.priority) given.priority = facts.priority;
+  for (const name of ["min_p", "min_tokens"]) given[name] ||= null; // 0 asks for nothing
+  given.priority = facts?.priority || null;
   const asked = (value) => value !== null && value !== undefined && value !== false && String(value) !== "";
   return Object.fromEntries(KEPT.filter((name) => asked(given[name])).map((name) => [name, given[name]]));
 }

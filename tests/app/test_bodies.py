@@ -71,6 +71,20 @@ def test_a_stop_string_must_be_text(stop: Any) -> None:
     assert refusal({**CHAT, "stop": stop}).param == "stop"
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("min_p", float("nan")), ("min_p", 1.1), ("min_p", -0.1), ("min_tokens", -1), ("min_tokens", 1.5)],
+)
+def test_a_minimum_out_of_its_range_is_refused(name: str, value: Any) -> None:
+    """A15: NaN passes no range check."""
+    assert refusal({**CHAT, name: value}).param == name
+
+
+def test_more_tokens_at_least_than_at_most_are_refused() -> None:
+    error = refusal({**CHAT, "min_tokens": 9, "max_tokens": 8})
+    assert error.message == "min_tokens is 9, above max_tokens 8; lower the first or raise the second."
+
+
 @pytest.mark.parametrize(("asked", "expected"), [(None, 0), (0, 0), (-3, -3), (2**40, 2**40)])
 def test_a_priority_is_passed_on(asked: int | None, expected: int) -> None:
     assert chat_submission({**CHAT, "priority": asked}).priority == expected
@@ -89,12 +103,12 @@ def test_a_priority_is_a_whole_number(priority: Any) -> None:
     [
         ("n", 2), ("n", True), ("best_of", 3), ("echo", True), ("suffix", "x"), ("logprobs", True), ("logprobs", 5),
         ("top_logprobs", 2), ("logit_bias", {"1": 5}), ("presence_penalty", 0.5), ("frequency_penalty", float("nan")),
-        ("min_p", 0.1), ("min_p", float("nan")), ("min_tokens", 3), ("tools", [{}]), ("tool_choice", "required"),
+        ("tools", [{}]), ("tool_choice", "required"),
         ("response_format", {"type": "json_object"}),
     ],
 )  # fmt: skip
 def test_a_parameter_of_later_is_refused_by_name(name: str, value: Any) -> None:
-    """A15 for min_p. A19 cannot happen: log probabilities are not computed, and asking for them is refused here, so
+    """A19 cannot happen: log probabilities are not computed, and asking for them is refused here, so
     none that is infinite can reach a JSON writer. A35 has no logprobs to cancel for the same reason."""
     error = refusal({**CHAT, name: value})
     assert error.param == name
@@ -105,8 +119,8 @@ def test_a_parameter_of_later_is_refused_by_name(name: str, value: Any) -> None:
     ("name", "value"),
     [
         ("n", 1), ("presence_penalty", 0), ("presence_penalty", 0.0), ("logprobs", False), ("tools", []),
-        ("response_format", {"type": "text"}), ("logit_bias", {}), ("echo", False), ("best_of", 1), ("min_p", 0),
-        ("min_tokens", 0), ("top_logprobs", 0), ("user", "me"), ("metadata", {"a": "b"}), ("store", False),
+        ("response_format", {"type": "text"}), ("logit_bias", {}), ("echo", False), ("best_of", 1),
+        ("top_logprobs", 0), ("user", "me"), ("metadata", {"a": "b"}), ("store", False),
     ],
 )  # fmt: skip
 def test_a_parameter_that_asks_for_nothing_passes(name: str, value: Any) -> None:

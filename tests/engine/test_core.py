@@ -359,3 +359,27 @@ def test_an_idle_engine_is_back_where_it_started():
         engine.add(letter * 10, max_tokens=3)  # not one full block, so nothing is cached
     engine.run()
     assert engine.state()["blocks"]["counts"] == before
+
+
+@pytest.mark.parametrize(("min_tokens", "expected"), [(0, 3), (2, 3), (3, 7), (6, 7), (7, 8)])
+def test_an_end_token_counts_only_after_min_tokens(min_tokens: int, expected: int):
+    """An answer of min_tokens is not ended: the end token has to be one more."""
+    engine = Harness(scripted([97, 97, EOS, 97, 97, 97, EOS, 97, 97]))
+    request = engine.add("x", 8, min_tokens=min_tokens)
+    engine.run()
+    assert request.num_output_tokens == expected
+
+
+def test_a_stop_string_before_min_tokens_is_text():
+    engine = Harness(scripted(list(b"one stop two stop three")))
+    request = engine.add("x", 40, stop=("stop",), min_tokens=10)
+    engine.run()
+    assert engine.text(request) == "one stop two "
+    assert request.finish_detail == "stop_string"
+
+
+def test_text_held_for_a_stop_string_is_sent_when_it_may_not_stop():
+    engine = Harness(scripted(list(b"one stop")))
+    request = engine.add("x", 40, stop=("stop",), min_tokens=30)
+    engine.run()
+    assert engine.text(request) == "one stop"

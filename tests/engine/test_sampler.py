@@ -72,6 +72,28 @@ def test_the_smallest_top_p_leaves_the_best_token():
     assert one(logits_of([0.4, 0.6]), top_p=1e-9) == 1
 
 
+def test_min_p_is_a_share_of_the_likeliest_ones_probability():
+    found = frequencies(logits_of([0.4, 0.3, 0.2, 0.1]), min_p=0.6)
+    assert found[:4] == pytest.approx([4 / 7, 3 / 7, 0.0, 0.0], abs=0.03)
+
+
+def test_top_p_is_taken_of_what_min_p_left():
+    assert frequencies(logits_of([0.4, 0.3, 0.2, 0.1]), min_p=0.6, top_p=0.55)[0] == 1.0
+
+
+def test_a_min_p_of_one_leaves_the_best_token():
+    assert frequencies(logits_of([0.4, 0.6]), min_p=1.0)[1] == 1.0
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_forbidden_token_is_not_picked_and_the_logits_stay(temperature: float):
+    row = logits_of([0.1, 0.9])[None]
+    before, params = row.clone(), SamplingParams(temperature=temperature)
+    draws = [Draw(params, seed=i, output_index=0, forbidden=frozenset({1})) for i in range(50)]
+    assert sample(row.expand(50, -1), draws).tolist() == [0] * 50
+    assert torch.equal(row, before)
+
+
 def test_top_p_beyond_the_first_candidates_looks_at_the_whole_vocabulary():
     row = torch.zeros(3 * CANDIDATES)  # flat: half the mass takes half the tokens
     kept = sum(share > 0 for share in frequencies(row, draws=30 * CANDIDATES // 10, top_p=0.5))
