@@ -24,6 +24,7 @@ from engine.kv_cache import allocate, bytes_per_token
 from engine.loader import Loaded
 from engine.model_cache import Progress
 from engine.request import Request, SamplingParams
+from engine.roofs import measure_roofs
 from engine.runner import ScheduledRow, SchedulerOutput, until_wrong
 from engine.sampler import Draw, sample
 from engine.speculative import parse_speculation
@@ -132,11 +133,15 @@ class ModelRunner:
         return ScheduledRow(request, 0, length + guesses, new_blocks=[], draft_token_ids=[0] * guesses)
 
     def device_facts(self) -> DeviceFacts:
+        """What `hello` says of the device; measures its roofs."""
+        roofs = measure_roofs(self.device, self.model.embed_tokens.dtype)
         return DeviceFacts(
             type=self.device.type,
             name=_cpu_name(),
             num_threads=torch.get_num_threads(),
             total_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            peak_flops=roofs.flops,
+            peak_bytes_per_s=roofs.bytes_per_s,
         )
 
 

@@ -173,3 +173,6 @@ def test_device_facts(runner: ModelRunner):
     assert facts.type == "cpu"
     assert facts.name
     assert facts.num_threads == torch.get_num_threads()
+    assert facts.peak_flops is not None
+    assert facts.peak_bytes_per_s is not None
+    assert 1e8 < facts.peak_bytes_per_s < facts.peak_flops < 1e15
