@@ -1,0 +1,101 @@
+"""Replayed decode steps give what eager ones give: the control flow, with a capture that does the work anew."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from engine.batch import FlatBatch, Share, flat_batch
+from engine.config import EngineConfig
+from engine.graphs import DecodeGraphs, graph_sizes, repeat
+from engine.kv_cache import size_pool
+from engine.loader import Loaded, load
+from engine.model_runner import ModelRunner
+from tests.engine.tiny import write_folder
+
+BLOCK_SIZE = 4
+LENGTHS = [5, 1, 12, 7, 4, 9]
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    return load(EngineConfig(model=str(write_folder(tmp_path_factory.mktemp("models") / "tiny"))), lambda *_: None)
+
+
+class Setup:
+    """A runner whose cache holds prompts of LENGTHS, and graphs over it."""
+
+    def __init__(self, loaded: Loaded, sizes: list[int]) -> None:
+        config, _ = size_pool(EngineConfig(num_blocks=64, block_size=BLOCK_SIZE), loaded)
+        self.runner = ModelRunner(loaded, config)
+        self.tables = [[10 * row + block for block in range(4)] for row in range(len(LENGTHS))]
+        prompts = [
+            Share(table, 0, list(range(20, 20 + length)), 0) for table, length in zip(self.tables, LENGTHS, strict=True)
+        ]
+        self.eager(flat_batch(prompts, BLOCK_SIZE))
+        self.graphs = DecodeGraphs(self.eager, sizes, table_width=5, device=torch.device("cpu"), capture=repeat)
+
+    @torch.inference_mode()
+    def eager(self, batch: FlatBatch) -> torch.Tensor:
+        model = self.runner.model
+        return model.forward(batch.token_ids, batch.positions, self.runner.caches, batch.meta, batch.logits_indices)
+
+    def decode(self, rows: range) -> FlatBatch:
+        """One more token of each of these rows."""
+        return flat_batch([Share(self.tables[row], LENGTHS[row], [3 + row], 1) for row in rows], BLOCK_SIZE)
+
+
+@pytest.mark.parametrize("rows", [range(1), range(1, 3), range(3), range(2, 6), range(6)])
+def test_a_replay_equals_the_eager_step(loaded: Loaded, rows: range):
+    setup = Setup(loaded, [1, 2, 4, 8])
+    batch = setup.decode(rows)
+    assert setup.graphs.fits(batch)
+    found = setup.graphs.run(batch).clone()
+    torch.testing.assert_close(found, setup.eager(batch))
+
+
+def test_rows_of_the_step_before_leave_nothing_behind(loaded: Loaded):
+    setup = Setup(loaded, [8])
+    setup.graphs.run(setup.decode(range(6)))
+    before = [(cache.keys.clone(), cache.values.clone()) for cache in setup.runner.caches]
+    batch = setup.decode(range(2))
+    torch.testing.assert_close(setup.graphs.run(batch), setup.eager(batch))
+    for cache, (keys, values) in zip(setup.runner.caches, before, strict=True):
+        assert torch.equal(cache.keys.nan_to_num(), keys.nan_to_num())  # the same tokens at the same places
+        assert torch.equal(cache.values.nan_to_num(), values.nan_to_num())
+
+
+def test_what_was_not_captured_does_not_fit(loaded: Loaded):
+    setup = Setup(loaded, [1, 2])
+    assert not setup.graphs.fits(setup.decode(range(3)))  # too many rows
+    assert not setup.graphs.fits(flat_batch([Share(setup.tables[0], 5, [3, 4], 1)], BLOCK_SIZE))  # a chunk
+    assert not setup.graphs.fits(flat_batch([Share(setup.tables[0], 5, [3], 0)], BLOCK_SIZE))  # wants no logits
+    assert not setup.graphs.fits(flat_batch([Share(list(range(6)), 20, [3], 1)], BLOCK_SIZE))  # too wide a table
+    assert not setup.graphs.fits(flat_batch([], BLOCK_SIZE))
+
+
+def test_the_largest_size_is_captured_first(loaded: Loaded):
+    captured: list[int] = []
+
+    def capture(work):
+        replay, result = repeat(work)
+        captured.append(len(result))
+        return replay, result
+
+    setup = Setup(loaded, [1])
+    DecodeGraphs(setup.eager, [1, 4, 2], table_width=5, device=torch.device("cpu"), capture=capture)
+    assert captured == [4, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("most", "expected"),
+    [
+        (1, [1]),
+        (3, [1, 2, 3]),
+        (8, [1, 2, 4, 8]),
+        (20, [1, 2, 4, 8, 16, 20]),
+        (100, [1, 2, 4, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 100]),
+    ],
+)
+def test_sizes(most: int, expected: list[int]):
+    assert graph_sizes(most) == expected
