@@ -128,7 +128,7 @@ class VirtualMachine:
     def lab(self, **flags: Any) -> Lab:
         from engine.cost_model import BUILTIN_MODEL
         from engine.scripted import byte_tokenizer, scripted_facts
-        from engine.simulator import SimulatedRunner, VirtualClock
+        from engine.virtual_time import SimulatedRunner, VirtualClock
 
         facts = scripted_facts(EngineConfig(model="scripted", **{**FLAGS, **flags}))
         clock, sink, tokenizer = VirtualClock(), list[Any](), byte_tokenizer()

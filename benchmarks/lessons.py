@@ -22,7 +22,7 @@ from benchmarks.lab import Lab, Machine, RealMachine, Run, VirtualMachine, rando
 from benchmarks.report import Lesson, Number, as_json, table
 from engine.cost_model import fit
 from engine.recording import workload
-from engine.simulator import simulate
+from engine.simulation import simulate
 from engine.summary import summarize
 
 RESULT_FILE = Path(__file__).parent / "lessons.out.json"

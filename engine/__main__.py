@@ -69,7 +69,7 @@ def _build_scripted(config: EngineConfig) -> Built:
     facts = scripted.scripted_facts(config)
     runner = scripted.ScriptedRunner(step_ms=config.scripted_step_ms)
     if config.simulate:
-        from engine.simulator import paced_runner  # numpy: only where it is needed
+        from engine.virtual_time import paced_runner  # numpy: only where it is needed
 
         runner = paced_runner(config.cost_model)
     return Built(

@@ -5,6 +5,7 @@ with a step is read. A recording holds no text; what sharing there was is in its
 gets made-up tokens, a block at a time: equal hashes give equal tokens, all others are unique. The hashes of blocks that
 an answer filled are known from the steps, so a next turn of a conversation finds the answer before it again.
 With blocks smaller than recorded, beginnings that differ within a recorded block share nothing of it.
+Guesses and turned knobs are read too; those from before the recording began are known only by what they led to.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import LoadError
+from engine.knobs import KNOBS
 
 Json = dict[str, Any]
 
@@ -101,6 +103,22 @@ def write_recording(path: Path, events: Iterable[Json]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Guesses:
+    """What speculation guessed in one step of one request."""
+
+    num_drafted: int
+    num_accepted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Knobs that were turned while the engine ran."""
+
+    at_us: int
+    changes: Json  # field -> value
+
+
+@dataclass(frozen=True, slots=True)
 class Arrival:
     """One request of a recording, and how long its answer was."""
 
@@ -108,6 +126,7 @@ class Arrival:
     token_ids: list[int]  # made up: prompt, then answer
     num_output_tokens: int
     by_length: bool  # it ended at its max_tokens
+    guesses: dict[int, Guesses]  # by how many tokens its answer had
 
     @property
     def prompt_token_ids(self) -> list[int]:
@@ -125,11 +144,12 @@ class Workload:
     arrivals: list[Arrival]  # by time
     num_left_out: int  # arrived, but never got a token: how long their answers would have been is not known
     num_unfinished: int  # had not ended when the recording did: they are taken to end there
+    turns: list[Turn]  # by time
 
 
 def workload(recording: Recording) -> Workload:
     """The requests of a recording, those that were alive when it began included."""
-    seen = _Seen()
+    seen = _Seen(recording.hello["config"])
     for event in recording.events:
         seen.take(event)
     block_size = recording.hello["block_size"]
@@ -139,16 +159,20 @@ def workload(recording: Recording) -> Workload:
         arrivals=sorted(arrivals, key=lambda arrival: arrival.facts["arrival_us"]),
         num_left_out=len(seen.facts) - len(answered),
         num_unfinished=sum(request not in seen.ended for request in answered),
+        turns=seen.turns,
     )
 
 
 class _Seen:
-    """What the events so far say of each request: facts, blocks with their hashes, and length."""
+    """What the events so far say: of the knobs, and of each request its facts, blocks with hashes, and length."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: Json) -> None:
+        self.turns: list[Turn] = []
         self.facts: dict[str, Json] = {}
         self.num_output: dict[str, int] = {}
         self.ended: dict[str, str] = {}  # request -> reason
+        self._config = config  # when the engine started
+        self._guesses: dict[str, dict[int, Guesses]] = {}
         self._tables: dict[str, list[int]] = {}
         self._hashes: dict[str, dict[int, str]] = {}  # request -> index of a block -> its hash
         self._holder: dict[int, tuple[str, int]] = {}  # block -> the last request to get it, and where in its table
@@ -162,9 +186,15 @@ class _Seen:
                 self._step(event)
             case "request":
                 self._request(event)
+            case "config":
+                self.turns.append(Turn(event["t"], event["changed"]))
         self._begun = self._begun or event["kind"] == "key"
 
     def _key(self, state: Json) -> None:
+        now = state.get("config", {})
+        changes = {name: now[name] for name in KNOBS if name in now and now[name] != self._config.get(name)}
+        if changes:  # turned before the recording began, nobody knows when
+            self.turns.append(Turn(0, changes))
         for request, facts in state["requests"].items():
             if facts["status"] == "finished":
                 continue
@@ -178,6 +208,7 @@ class _Seen:
     def _start(self, request: str, facts: Json, hashes: Sequence[str]) -> None:
         self.facts[request] = facts
         self.num_output[request] = 0
+        self._guesses[request] = {}
         self._tables[request] = []
         self._hashes[request] = dict(enumerate(hashes))
 
@@ -196,8 +227,11 @@ class _Seen:
                 request, index = self._holder[block]
                 self._hashes[request][index] = block_hash
         for row in step["rows"]:
-            if row["request"] in self.facts:
-                self.num_output[row["request"]] += row["out"]
+            request = row["request"]
+            if request in self.facts:
+                if row["drafted"]:
+                    self._guesses[request][self.num_output[request]] = Guesses(row["drafted"], row["accepted"])
+                self.num_output[request] += row["out"]
 
     def _request(self, event: Json) -> None:
         request = event["request"]
@@ -216,7 +250,7 @@ class _Seen:
         token_ids = _made_up(request, self._hashes[request], facts["num_prompt_tokens"] + count, block_size)
         if not by_length:
             token_ids[-1] = END_TOKEN
-        return Arrival(facts, token_ids, count, by_length)
+        return Arrival(facts, token_ids, count, by_length, self._guesses[request])
 
 
 def _made_up(request: str, hashes: Mapping[int, str], count: int, block_size: int) -> list[int]:

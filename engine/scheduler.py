@@ -63,7 +63,7 @@ class Scheduler:
         self._num_slots = 0
         self._free_slots: list[int] = []
         self._on_token = on_token
-        self._propose = make_proposer(parse_speculation(config.speculative))
+        self.propose = make_proposer(parse_speculation(config.speculative))  # simulations put their own here
         self._just_finished: list[Request] = []
         self.configure(config)
 
@@ -181,7 +181,7 @@ class Scheduler:
         room = min(
             budget - count, request.max_tokens - request.num_output_tokens - 1, self.capacity - request.num_tokens
         )
-        return self._propose(request)[: max(0, room)]
+        return self.propose(request)[: max(0, room)]
 
     def _obstacle(self, request: Request, hits: list[int], budget: int) -> WaitReason | None:
         """Why this waiting request cannot start in this step; None if it can."""

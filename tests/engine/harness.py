@@ -20,7 +20,7 @@ from engine.gate_action import GateAction
 from engine.request import Request, SamplingParams
 from engine.runner import SchedulerOutput
 from engine.scripted import EOS, Script, ScriptedRunner, byte_tokenizer, scripted_facts
-from engine.simulator import VirtualClock
+from engine.virtual_time import VirtualClock
 
 FakeClock = VirtualClock  # time passes only when a test says so
 TOKENIZER = byte_tokenizer()

@@ -28,16 +28,24 @@ class Recorder:
 
     def at(self, us: int, prompt: str | list[int], max_tokens: int, **params: Any) -> Request:
         """Step until that moment, idle if need be, then submit with that moment as its arrival."""
+        self._until(us)
+        request = self.harness.request(prompt, max_tokens, **params)
+        request.arrival_us = us
+        self.harness.core.add(request)
+        return request
+
+    def turn(self, us: int, **changes: Any) -> None:
+        """Step until that moment, idle if need be, then turn knobs."""
+        self._until(us)
+        self.harness.core.configure(changes)
+
+    def _until(self, us: int) -> None:
         harness = self.harness
         while harness.core.has_work and harness.clock() < us:
             harness.step()
         if harness.clock() < us:
             harness.core.timer.idle()
             harness.clock.now_us = us
-        request = harness.request(prompt, max_tokens, **params)
-        request.arrival_us = us
-        harness.core.add(request)
-        return request
 
     def recording(self) -> Recording:
         """Run to the end; everything that was said."""

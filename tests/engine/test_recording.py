@@ -6,7 +6,7 @@ import json
 import pytest
 
 from engine.errors import LoadError
-from engine.recording import END_TOKEN, Recording, read_recording, workload, write_recording
+from engine.recording import END_TOKEN, Guesses, Recording, Turn, read_recording, workload, write_recording
 from engine.scripted import EOS
 from tests.engine.harness import scripted
 from tests.engine.recorded import Recorder
@@ -150,3 +150,31 @@ def test_who_had_not_finished_ends_where_the_recording_does():
     fifth = [i for i, event in enumerate(whole.events) if event["kind"] == "step"][4]
     work = workload(Recording(whole.hello, whole.events[: fifth + 1]))
     assert (work.num_unfinished, work.arrivals[0].num_output_tokens) == (1, 5)
+
+
+def test_guesses_are_found_by_how_long_the_answer_was():
+    recorder = Recorder(speculative="ngram:2", script=scripted([*b"abcabcabx", EOS]))
+    recorder.at(0, "xyz", 20)
+    (arrival,) = workload(recorder.recording()).arrivals
+    # after "abcab" the guess is "ca", and right; after "abcabcab" it is "ca" again, and wrong
+    assert arrival.guesses == {5: Guesses(2, 2), 8: Guesses(2, 0)}
+
+
+def test_turned_knobs_are_found_with_their_times():
+    recorder = Recorder()
+    recorder.at(0, A, 20)
+    recorder.turn(50_000, max_num_seqs=2)
+    recorder.turn(60_000, batching="static", max_queue=9)
+    first, second = workload(recorder.recording()).turns
+    assert (first.changes, second.changes) == ({"max_num_seqs": 2}, {"batching": "static", "max_queue": 9})
+    assert 50_000 <= first.at_us < second.at_us
+
+
+def test_knobs_that_were_turned_before_the_recording_began_are_turned_from_the_start():
+    recorder = Recorder()
+    recorder.turn(50_000, max_num_seqs=2)
+    recorder.at(60_000, A, 5)
+    recorder.harness.core.reporter.key()
+    whole = recorder.recording()
+    keys = [i for i, event in enumerate(whole.events) if event["kind"] == "key"]
+    assert workload(Recording(whole.hello, whole.events[keys[1] :])).turns == [Turn(0, {"max_num_seqs": 2})]

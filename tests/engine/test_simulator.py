@@ -8,20 +8,25 @@ import pytest
 from app.state import fold
 from engine.config import EngineConfig
 from engine.cost_model import fit
+from engine.errors import ConfigError
 from engine.recording import Recording, read_recording, workload, write_recording
 from engine.scripted import scripted_facts
-from engine.simulator import main, paced_runner, recorded_config, simulate
+from engine.simulation import simulate
+from engine.simulator import main
 from engine.summary import summarize
+from engine.virtual_time import paced_runner
 from tests.engine.recorded import PACE, Recorder
 
 
-def record(seed=1, count=40, **config):
-    """Requests at random moments, some of which share a beginning."""
+def record(seed=1, count=40, turns=(), **config):
+    """Requests at random moments, some of which share a beginning; `turns` are the knobs turned before one of them."""
     rng = random.Random(seed)
     recorder = Recorder(**{"num_blocks": 64, "max_num_batched_tokens": 64, "watermark": 0.0} | config)
     now = 0
-    for _ in range(count):
+    for index in range(count):
         now += rng.randrange(120_000)
+        if index in dict(turns):
+            recorder.turn(now, **dict(turns)[index])
         prompt = "shared" * rng.choice([0, 8, 16]) + "".join(rng.choices("abcdef", k=rng.randrange(4, 120)))
         recorder.at(now, prompt, rng.randrange(1, 40))
     return recorder.recording()
@@ -29,7 +34,12 @@ def record(seed=1, count=40, **config):
 
 def replay(recording: Recording, cost=PACE, **changes) -> Recording:
     config = {**recording.hello["config"], **changes}
-    return simulate(workload(recording), EngineConfig(**config), cost, recording.hello)
+    return simulate(workload(recording), EngineConfig(**config), cost, recording.hello, held=set(changes))
+
+
+def squares(request, index):
+    """Answers that repeat themselves, but not quite: some guesses are right."""
+    return ord("a") + (index * index + index // 20) % 7
 
 
 def outline(recording):
@@ -46,6 +56,8 @@ def outline(recording):
         {"batching": "static"},
         {"enable_prefix_caching": False},
         {"scheduling_policy": "shortest-first"},
+        {"speculative": "ngram:3", "script": squares},
+        {"turns": [(10, {"batching": "static"}), (25, {"max_num_seqs": 2, "batching": "continuous"})]},
     ],
 )
 def test_under_the_same_knobs_every_step_is_the_recorded_one(config):
@@ -106,8 +118,76 @@ def test_a_prompt_that_would_not_fit_is_refused_and_the_rest_goes_on():
     assert summary.num_finished + summary.num_rejected == 12
 
 
-def test_a_speculating_engine_is_replayed_without():
-    assert recorded_config(record(count=2, speculative="ngram:2")).speculative == "none"
+# -- speculation -------------------------------------------------------------------------------------------------
+
+
+def guesses(recording):
+    """(guessed, right) of all requests together."""
+    rows = [row for step in recording.steps() for row in step["rows"]]
+    return sum(row["drafted"] for row in rows), sum(row["accepted"] for row in rows)
+
+
+def test_the_recordings_that_speculate_guess_right_and_wrong():
+    guessed, right = guesses(record(speculative="ngram:3", script=squares))
+    assert 0 < right < guessed
+
+
+def test_under_other_knobs_the_same_places_are_guessed_as_well():
+    flags = {"speculative": "ngram:3", "script": squares}
+    static, continuous = record(batching="static", **flags), record(**flags)
+    assert outline(replay(static, batching="continuous")) == outline(continuous)
+
+
+def test_where_a_preemption_moves_the_places_nothing_is_guessed_and_all_finish():
+    recording = record(speculative="ngram:3", script=squares)
+    replayed = replay(recording, num_blocks=16, max_model_len=250)
+    assert summarize(replayed).preemptions > 0
+    assert summarize(replayed).output_tokens == summarize(recording).output_tokens
+    assert 0 < guesses(replayed)[1] <= guesses(recording)[1]
+
+
+def test_speculation_can_be_left_out_and_the_answers_stay_as_long():
+    recording = record(speculative="ngram:3", script=squares)
+    without = replay(recording, speculative="none")
+    assert guesses(without) == (0, 0)
+    assert outline(without) == outline(record(script=squares))
+
+
+# -- turned knobs ------------------------------------------------------------------------------------------------
+
+
+def slots_in_use(recording):
+    return [len(step["rows"]) for step in recording.steps()]
+
+
+def test_a_knob_is_turned_when_it_was():
+    recording = record(turns=[(20, {"max_num_seqs": 2})])
+    assert max(slots_in_use(recording)[-20:]) == 2 < max(slots_in_use(recording))
+    (turned,) = (event for event in replay(recording).events if event["kind"] == "config")
+    assert turned["changed"] == {"max_num_seqs": 2}
+
+
+def test_a_knob_that_is_given_is_not_turned():
+    recording = record(turns=[(20, {"max_num_seqs": 2, "batching": "static"})])
+    replayed = replay(recording, max_num_seqs=4)
+    assert [event["changed"] for event in replayed.events if event["kind"] == "config"] == [{"batching": "static"}]
+    assert max(slots_in_use(replayed)[-20:]) > 2
+
+
+def test_a_knob_is_turned_while_nobody_is_there():
+    recorder = Recorder()
+    recorder.at(0, "first", 4)
+    recorder.turn(10_000_000, max_num_seqs=1)
+    for _ in range(2):
+        recorder.at(20_000_000, "later", 4)
+    recording = recorder.recording()
+    assert outline(replay(recording)) == outline(recording)
+
+
+def test_a_turn_that_does_not_go_with_a_given_knob_is_refused():
+    recording = record(turns=[(20, {"max_num_seqs": 6})])
+    with pytest.raises(ConfigError, match=r"into the recording a knob was turned: .*--max-num-seqs 6"):
+        replay(recording, max_num_batched_tokens=4)
 
 
 # -- the command -------------------------------------------------------------------------------------------------
@@ -145,6 +225,27 @@ def test_another_block_size_keeps_the_size_of_the_pool_in_tokens(file, tmp_path)
     out = tmp_path / "o.jsonl.gz"
     assert main([str(file), "--block-size=32", f"--out={out}"]) == 0
     assert read_recording(out).hello["num_blocks"] == 32
+
+
+def test_the_command_says_what_was_done_to_the_engine(tmp_path, capsys):
+    turns = [(20, {"max_num_seqs": 2, "batching": "static"})]
+    recording = record(speculative="ngram:3", script=squares, turns=turns)
+    write_recording(tmp_path / "r.jsonl.gz", [recording.hello, *recording.events])
+    assert main([str(tmp_path / "r.jsonl.gz")]) == 0
+    said = capsys.readouterr().out
+    assert "Knobs turned again when they were: --batching, --max-num-seqs." in said
+    assert "Speculation (ngram:3) is replayed with the guesses that it made." in said
+    assert main([str(tmp_path / "r.jsonl.gz"), "--max-num-seqs=4", "--speculative=none"]) == 0
+    said = capsys.readouterr().out
+    assert "Knobs turned again when they were: --batching; held, since given here: --max-num-seqs." in said
+    assert "Speculation (ngram:3) is left out." in said
+
+
+def test_a_flag_that_says_what_was_recorded_holds_the_knob(tmp_path, capsys):
+    recording = record(turns=[(20, {"max_num_seqs": 2})])
+    write_recording(tmp_path / "r.jsonl.gz", [recording.hello, *recording.events])
+    assert main([str(tmp_path / "r.jsonl.gz"), "--max-num-seqs=4"]) == 0
+    assert "turned again when they were: none; held" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
