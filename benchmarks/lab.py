@@ -1,14 +1,16 @@
 """An engine in this process to try a lesson on: the real model on the real clock, or a script in virtual time.
 
 Contract. Both run the same core and scheduler, so at equal arrivals they take equal decisions: steps, tokens, slots and
-blocks are the same on both, only the times differ. Requests are greedy and as long as they are asked to be.
+blocks are the same on both, only the times differ. Requests are greedy and as long as they are asked to be. An engine's
+time passes only while it steps, so that several can take turns and each has the times that it would have alone.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,7 +22,7 @@ from engine.emitter import Emitter
 from engine.recording import Json, Recording
 from engine.request import Request, SamplingParams
 from engine.summary import Summary, summarize
-from engine.timing import Clock
+from engine.timing import Clock, monotonic_clock
 
 FLAGS: dict[str, Any] = {"num_blocks": 1024, "max_model_len": 2048}
 """What lessons have in common: a pool that is never short."""
@@ -28,10 +30,28 @@ FLAGS: dict[str, Any] = {"num_blocks": 1024, "max_model_len": 2048}
 _PROSE = "The wheels on the bus go round and round, round and round, all through the town. "
 
 
+class Stopwatch:
+    """A clock that runs inside `with`, and stands still outside."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._passed_us = 0
+        self._since_us: int | None = None
+
+    def __call__(self) -> int:
+        return self._passed_us + (0 if self._since_us is None else self._clock() - self._since_us)
+
+    def __enter__(self) -> None:
+        self._since_us = self._clock()
+
+    def __exit__(self, *error: object) -> None:
+        self._passed_us, self._since_us = self(), None
+
+
 class Lab:
     """One engine. Step it, submit to it, look at what it said."""
 
-    def __init__(self, config: EngineConfig, core: EngineCore, clock: Clock, sink: list[Any], facts: Json) -> None:
+    def __init__(self, config: EngineConfig, core: EngineCore, clock: Stopwatch, sink: list[Any], facts: Json) -> None:
         self.config = config
         self.core = core
         self.requests: list[Request] = []
@@ -64,12 +84,21 @@ class Lab:
         self.requests.append(request)
         return request
 
+    def step(self) -> None:
+        with self._clock:
+            self.core.step()
+
     def step_until(self, done: Callable[[], bool]) -> None:
         while not done():
-            self.core.step()
+            self.step()
 
     def run(self) -> None:
         self.step_until(lambda: not self.core.has_work)
+
+    @property
+    def progress(self) -> float:
+        """The share of all output tokens that is there."""
+        return sum(r.num_output_tokens for r in self.requests) / sum(r.max_tokens for r in self.requests)
 
     def result(self) -> Run:
         hello, *rest = (dataclasses.asdict(event) for event in self._sink if not isinstance(event, events.Text))
@@ -77,6 +106,12 @@ class Lab:
         return Run(
             self.config, recording, summarize(recording), [request.output_token_ids for request in self.requests]
         )
+
+
+def take_turns(labs: Sequence[Lab]) -> None:
+    """Run all to their ends, the one that is furthest behind next: a machine that slows down slows all of them."""
+    while busy := [lab for lab in labs if lab.core.has_work]:
+        min(busy, key=lambda lab: lab.progress).step()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +139,7 @@ class Run:
 class Machine(Protocol):
     """Where lessons run."""
 
-    times: str  # "measured" | "simulated"
+    times: str  # "measured" | "measured, CPU time" | "simulated"
     vocab_size: int
 
     def lab(self, **flags: Any) -> Lab:
@@ -131,10 +166,11 @@ class VirtualMachine:
         from engine.virtual_time import SimulatedRunner, VirtualClock
 
         facts = scripted_facts(EngineConfig(model="scripted", **{**FLAGS, **flags}))
-        clock, sink, tokenizer = VirtualClock(), list[Any](), byte_tokenizer()
+        virtual, sink, tokenizer = VirtualClock(), list[Any](), byte_tokenizer()
+        clock = Stopwatch(virtual)
         core = EngineCore(
             facts.config,
-            SimulatedRunner(_repeat_the_prompt, BUILTIN_MODEL, clock.advance),
+            SimulatedRunner(_repeat_the_prompt, BUILTIN_MODEL, virtual.advance),
             Emitter("lab", "epoch", clock, sink),
             clock,
             lambda request: Detokenizer(tokenizer, []),
@@ -150,12 +186,17 @@ def _repeat_the_prompt(request: Request, index: int) -> int:
     return request.prompt_token_ids[index % request.num_prompt_tokens]
 
 
+def cpu_time() -> int:
+    """Microseconds that the cores have worked for this process: what others on the machine do hardly shows in it."""
+    return time.process_time_ns() // 1000
+
+
 class RealMachine:
-    """The default model, loaded once."""
+    """The default model, loaded once. Its times are the wall clock's, or those of the cores."""
 
-    times = "measured"
-
-    def __init__(self) -> None:
+    def __init__(self, *, in_cpu_time: bool = False) -> None:
+        self.times = "measured, CPU time" if in_cpu_time else "measured"
+        self._clock = cpu_time if in_cpu_time else monotonic_clock()
         from engine.threads import wait_politely
 
         wait_politely()  # as the engine process does, before torch is loaded
@@ -169,13 +210,12 @@ class RealMachine:
         from engine import roofline
         from engine.kv_cache import size_pool
         from engine.model_runner import ModelRunner
-        from engine.timing import monotonic_clock
 
         loaded = self._loaded
         config, memory = size_pool(EngineConfig(**{**FLAGS, **flags}), loaded)
         runner = ModelRunner(loaded, config)
         runner.warm_up(lambda *report: None)
-        clock, sink = monotonic_clock(), list[Any]()
+        clock, sink = Stopwatch(self._clock), list[Any]()
         core = EngineCore(
             config,
             runner,

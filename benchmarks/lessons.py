@@ -14,97 +14,52 @@ import random
 import statistics
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lab import Lab, Machine, RealMachine, Run, VirtualMachine, random_prompt
+from benchmarks.lab import Lab, Machine, RealMachine, Run, VirtualMachine, take_turns
 from benchmarks.report import Lesson, Number, as_json, table
+from benchmarks.school import SEED, School, in_ms, number, steps, tok_per_s
 from engine.cost_model import fit
 from engine.recording import workload
 from engine.simulation import simulate
 from engine.summary import summarize
 
 RESULT_FILE = Path(__file__).parent / "lessons.out.json"
-SEED = 7
 BATCHES = (1, 2, 4, 8, 16)
+MIXES = ("outputs of 4–128", "one of 128 per seven of 8–16")
 SHARED_TOKENS, OWN_TOKENS = 512, 4
 NEWCOMER_TOKENS = 1500
-
-
-@dataclass(slots=True)
-class School:
-    """The lessons' machine, and the runs that later lessons look at again."""
-
-    machine: Machine
-    rounds: int = 1
-    runs: dict[str, Run] = field(default_factory=dict)
-
-    def run(self, play: Callable[[Lab], None], *sides: dict[str, Any]) -> list[Run]:
-        """Play on an engine for each side's flags, `rounds` times in turn; the quickest of each."""
-        best: list[Run | None] = [None] * len(sides)
-        for _ in range(self.rounds):
-            for i, flags in enumerate(sides):
-                lab = self.machine.lab(**flags)
-                play(lab)
-                run, before = lab.result(), best[i]
-                if before is None or run.summary.makespan_us < before.summary.makespan_us:
-                    best[i] = run
-        return [run for run in best if run is not None]
-
-    def rng(self) -> random.Random:
-        return random.Random(SEED)
-
-    def prompt(self, rng: random.Random, length: int) -> list[int]:
-        return random_prompt(self.machine, rng, length)
-
-
-def number(
-    name: str, runs: Sequence[Run], get: Callable[[Run], Any], *, rises: bool | None = None, **promise: float
-) -> Number:
-    """The same number of every run. `rises`: whether the ratio is last over first, or first over last."""
-    values = [get(run) for run in runs]
-    first, last = (values[0], values[-1]) if rises else (values[-1], values[0])
-    ratio = last / first if rises is not None and first else None
-    return Number(name, values, ratio, promise.get("at_least"), promise.get("at_most"))
-
-
-def in_ms(us: float) -> float:
-    return us / 1000
-
-
-def tok_per_s(run: Run) -> float | None:
-    return run.summary.output_tokens_per_s
-
-
-def steps(run: Run) -> int:
-    return run.summary.num_steps
 
 
 # -- static vs continuous ----------------------------------------------------------------------------------------
 
 
-def uniform_mix(rng: random.Random) -> list[int]:
-    return [rng.randint(4, 128) for _ in range(32)]
+def uniform_mix(rng: random.Random, count: int = 32) -> list[int]:
+    return [rng.randint(4, 128) for _ in range(count)]
 
 
-def one_long_mix(rng: random.Random) -> list[int]:
+def one_long_mix(rng: random.Random, count: int = 32) -> list[int]:
     """One long answer per seven short ones: each static group has one to wait for."""
-    return [length for _ in range(4) for length in (128, *(rng.randint(8, 16) for _ in range(7)))]
+    return [length for _ in range(count // 8) for length in (128, *(rng.randint(8, 16) for _ in range(7)))]
 
 
-def static_vs_continuous(school: School, mix: str, lengths: list[int], at_least: float) -> Lesson:
+def submit_mix(school: School, lab: Lab, lengths: Sequence[int]) -> None:
+    """Short prompts, and answers of these lengths."""
+    rng = school.rng()
+    for length in lengths:
+        lab.submit(school.prompt(rng, 16), length)
+
+
+def static_vs_continuous(school: School, mix: str, lengths: Sequence[int], at_least: float) -> Lesson:
     """32 requests, 8 slots: does a slot wait for the slowest of its group?"""
 
     def play(lab: Lab) -> None:
-        rng = school.rng()
-        for length in lengths:
-            lab.submit(school.prompt(rng, 16), length)
+        submit_mix(school, lab, lengths)
         lab.run()
 
     names = ["static", "continuous"]
     runs = school.run(play, *({"batching": name} for name in names))
-    school.runs.update({f"{name}, {mix}": run for name, run in zip(names, runs, strict=True)})
     return Lesson(
         f"batching, {mix}",
         names,
@@ -200,26 +155,42 @@ def prefix_cache(school: School, *, together: bool) -> Lesson:
 # -- pool too small ----------------------------------------------------------------------------------------------
 
 
+POOL_REQUESTS, POOL_SLOTS = 16, 8
+MOST_PREEMPTIONS = POOL_SLOTS - 1
+"""How often one request can be preempted, first come first served, if prompts share nothing.
+
+Whoever runs came after all who are still to finish and are not running, so when a request is preempted, all older ones
+run, and all younger ones have been preempted before it: the pool is what the older ones hold, what it holds, and what
+is free, which is too little for the step. It starts again when all of its blocks are free at once. By then the older
+ones, which start again before it does, hold at least what they held, and the one that was short holds more; so its
+blocks can only be free if an older one has finished. Between two preemptions of a request lies such an end, and the
+last one needs another older request still, to be short of blocks: no more preemptions than older requests in slots.
+"""
+
+
 def small_pool(school: School) -> Lesson:
-    """16 requests that come to 10 blocks each, 8 at a time: in 1,024 blocks and in 40."""
+    """16 requests that come to 6 blocks each, 8 at a time: in 1,024 blocks and in 24."""
 
     def play(lab: Lab) -> None:
         rng = school.rng()
-        for _ in range(16):
-            lab.submit(school.prompt(rng, 64), 96)
+        for _ in range(POOL_REQUESTS):
+            lab.submit(school.prompt(rng, 32), 64)
         lab.run()
 
-    runs = school.run(play, {"num_blocks": 1024}, {"num_blocks": 40})
+    runs = school.run(play, *({"num_blocks": blocks, "max_num_seqs": POOL_SLOTS} for blocks in (1024, 24)))
+    big, small = runs
     most = number("most preemptions of one request", runs, lambda run: run.summary.most_preemptions)
     finished = number("finished", runs, lambda run: run.summary.num_finished)
+    same = sum(one == other for one, other in zip(big.answers, small.answers, strict=True))
     return Lesson(
-        "pool, 16 requests of 10 blocks, 8 slots",
-        ["1024 blocks", "40 blocks"],
+        "pool, 16 requests of 6 blocks, 8 slots",
+        ["1024 blocks", "24 blocks"],
         [
             number("preemptions", runs, lambda run: run.summary.preemptions),
-            dataclasses.replace(most, ratio=runs[-1].summary.most_preemptions, at_most=4.0),
+            dataclasses.replace(most, ratio=small.summary.most_preemptions, at_most=MOST_PREEMPTIONS),
             number("tokens computed again", runs, lambda run: run.summary.lost_tokens),
-            dataclasses.replace(finished, ratio=runs[-1].summary.num_finished / 16, at_least=1.0),
+            dataclasses.replace(finished, ratio=small.summary.num_finished / POOL_REQUESTS, at_least=1.0),
+            Number("the same answers", [POOL_REQUESTS, same], ratio=same / POOL_REQUESTS, at_least=1.0),
             number("output tok/s", runs, tok_per_s),
             number("steps", runs, steps),
         ],
@@ -249,6 +220,10 @@ def batch_size(school: School) -> Lesson:
         seconds: float = statistics.median(step["wall_us"] / 1e6 for step in full(run))
         return slots(run) / seconds
 
+    def gb_per_s(run: Run) -> float | None:
+        moved = statistics.median(step["bytes"] / step["wall_us"] / 1000 for step in full(run))
+        return moved or None
+
     def intensity(run: Run) -> float | None:
         moved = sum(step["bytes"] for step in full(run))
         return sum(step["flops"] for step in full(run)) / moved if moved else None
@@ -260,6 +235,7 @@ def batch_size(school: School) -> Lesson:
         [
             number("decode tok/s (median step)", runs, decode_tok_per_s, rises=True),
             number("FLOP per byte (derived)", runs, intensity, rises=True),
+            number("GB/s moved (derived, median step)", runs, gb_per_s),
             number("steps per token and request", runs, lambda run: len(full(run)) / 23),
         ],
     )
@@ -303,27 +279,36 @@ def speculation(school: School) -> Lesson:
 
 
 def simulated_vs_measured(school: School) -> Lesson:
-    """Fit the cost model to one workload, then foretell the makespans of the others."""
+    """Fit the cost model to one workload, then foretell the makespans of others from what came to a static engine.
 
-    def play(lab: Lab) -> None:
-        rng = school.rng()
-        for _ in range(20):
-            lab.submit(school.prompt(rng, rng.randint(8, 300)), rng.randint(4, 64))
-        lab.run()
+    All engines take turns, step by step: what else the machine does in these minutes hits the fitted and the foretold
+    alike. Smaller mixes than in `batching`, and once: turns make rounds needless.
+    """
+    modes = ("static", "continuous")
+    lengths = (uniform_mix(school.rng(), 16), one_long_mix(school.rng(), 16))
+    fitted_lab = school.machine.lab(num_blocks=256)
+    rng = school.rng()
+    for _ in range(20):
+        fitted_lab.submit(school.prompt(rng, rng.randint(8, 300)), rng.randint(4, 64))
+    labs = {(mix, mode): school.machine.lab(num_blocks=256, batching=mode) for mix in MIXES for mode in modes}
+    for (mix, _), lab in labs.items():
+        submit_mix(school, lab, lengths[MIXES.index(mix)])
+    take_turns([fitted_lab, *labs.values()])
 
-    fitted = fit(school.run(play, {})[0].recording.steps())
+    fitted = fit(fitted_lab.result().recording.steps())
     numbers = []
-    for name, run in school.runs.items():
-        replayed = simulate(workload(run.recording), run.config, fitted.model, run.recording.hello)
-        was, foretold = run.summary.makespan_us, summarize(replayed).makespan_us
-        numbers.append(Number(f"makespan, s: {name}", [was / 1e6, foretold / 1e6], foretold / was, 0.8, 1.2))
+    for (mix, mode), lab in labs.items():
+        arrivals, hello = workload(labs[mix, "static"].result().recording), lab.result().recording.hello
+        foretold = summarize(simulate(arrivals, lab.config, fitted.model, hello)).makespan_us
+        was = lab.result().summary.makespan_us
+        numbers.append(Number(f"makespan, s: {mode}, {mix}", [was / 1e6, foretold / 1e6], foretold / was, 0.8, 1.2))
     return Lesson(f"cost model, {fitted}", [school.machine.times, "simulated"], numbers)
 
 
 LESSONS: dict[str, Callable[[School], list[Lesson]]] = {
     "batching": lambda school: [
-        static_vs_continuous(school, "outputs of 4–128", uniform_mix(school.rng()), 1.15),
-        static_vs_continuous(school, "one of 128 per seven of 8–16", one_long_mix(school.rng()), 2.0),
+        static_vs_continuous(school, MIXES[0], uniform_mix(school.rng()), 1.15),
+        static_vs_continuous(school, MIXES[1], one_long_mix(school.rng()), 2.0),
     ],
     "chunked-prefill": lambda school: [chunked_prefill(school)],
     "prefix-cache": lambda school: [prefix_cache(school, together=False), prefix_cache(school, together=True)],
@@ -332,11 +317,11 @@ LESSONS: dict[str, Callable[[School], list[Lesson]]] = {
     "speculation": lambda school: [speculation(school)],
     "cost-model": lambda school: [simulated_vs_measured(school)],
 }
-"""In the order in which they run; the last looks at the runs of the first."""
+"""In the order in which they run."""
 
 
 def teach(machine: Machine, names: Sequence[str] = tuple(LESSONS), rounds: int = 1) -> list[Lesson]:
-    """Run these lessons. `cost-model` needs `batching` before it."""
+    """Run these lessons."""
     school = School(machine, rounds)
     return [lesson for name in LESSONS if name in names for lesson in LESSONS[name](school)]
 
@@ -344,14 +329,14 @@ def teach(machine: Machine, names: Sequence[str] = tuple(LESSONS), rounds: int =
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks lessons", description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="scripted tokens in virtual time instead of the model")
+    parser.add_argument("--cpu-time", action="store_true", help="measure what the cores did, not what the clock says")
     parser.add_argument("--rounds", type=int, default=2, help="times each side runs; the best counts (default: 2)")
     parser.add_argument("--only", nargs="+", choices=list(LESSONS), default=list(LESSONS), help="these lessons")
     parser.add_argument("--json", type=Path, default=RESULT_FILE, help="where to write the result")
     args = parser.parse_args(argv)
-    names = {*args.only, *(["batching"] if "cost-model" in args.only else [])}
-    machine: Machine = VirtualMachine() if args.quick else RealMachine()
+    machine: Machine = VirtualMachine() if args.quick else RealMachine(in_cpu_time=args.cpu_time)
     rounds = 1 if args.quick else args.rounds
-    lessons = teach(machine, tuple(names), rounds)
+    lessons = teach(machine, args.only, rounds)
     args.json.write_text(as_json(lessons, machine.times, seed=SEED, rounds=rounds))
     print(table(lessons, machine.times, SEED))
     print(f"written to {args.json}")
