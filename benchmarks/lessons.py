@@ -159,12 +159,12 @@ POOL_REQUESTS, POOL_SLOTS = 16, 8
 MOST_PREEMPTIONS = POOL_SLOTS - 1
 """How often one request can be preempted, first come first served, if prompts share nothing.
 
-Whoever runs came after all who are still to finish and are not running, so when a request is preempted, all older ones
-run, and all younger ones have been preempted before it: the pool is what the older ones hold, what it holds, and what
-is free, which is too little for the step. It starts again when all of its blocks are free at once. By then the older
-ones, which start again before it does, hold at least what they held, and the one that was short holds more; so its
-blocks can only be free if an older one has finished. Between two preemptions of a request lies such an end, and the
-last one needs another older request still, to be short of blocks: no more preemptions than older requests in slots.
+All run in the order in which they came: while one runs, all older ones that are not done run too. It is preempted only
+after all younger ones were, so the pool is then what the older ones hold, what it holds, and what is free, which is too
+little for the one that is short of blocks. It runs again when at least what it held is free at once. If no older one
+were done by then, all of them would run, hold no less than before, and the one that was short would hold more than was
+free: there would be less left than the preempted one held. So between two preemptions of a request an older one
+finishes, and after the last of these one more must be there to take its blocks. None of them comes anew.
 """
 
 
@@ -286,10 +286,10 @@ def simulated_vs_measured(school: School) -> Lesson:
     """
     modes = ("static", "continuous")
     lengths = (uniform_mix(school.rng(), 16), one_long_mix(school.rng(), 16))
-    fitted_lab = school.machine.lab(num_blocks=256)
+    fitted_lab = school.machine.lab(num_blocks=256, batching="static")
     rng = school.rng()
-    for _ in range(20):
-        fitted_lab.submit(school.prompt(rng, rng.randint(8, 300)), rng.randint(4, 64))
+    for length in [8, 16, 24, 32, 40, 48, 56, 64] * 3:  # as many steps of one row as of eight
+        fitted_lab.submit(school.prompt(rng, rng.randint(8, 300)), length)
     labs = {(mix, mode): school.machine.lab(num_blocks=256, batching=mode) for mix in MIXES for mode in modes}
     for (mix, _), lab in labs.items():
         submit_mix(school, lab, lengths[MIXES.index(mix)])

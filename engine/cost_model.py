@@ -32,6 +32,7 @@ _FAR_OFF = 5.0  # robust standard deviations
 _MAD_TO_SIGMA = 1.4826
 _LEAST_SPREAD = 1e-3  # relative; below it nothing is an outlier
 _ROUNDS = 20
+_SETTLED = 1e-3  # relative
 
 Vector = NDArray[np.float64]
 
@@ -167,19 +168,24 @@ def fit(steps: Iterable[Mapping[str, Any]]) -> Fit:
 
 
 def _fit_robustly(terms: Vector, took: Vector) -> tuple[Vector, NDArray[np.bool_]]:
-    """Fit, leave out what is far off, fit again until nothing changes; returns (values, which steps were kept)."""
+    """Fit, leave out what is far off, fit again until nothing changes; returns (values, which steps were kept).
+
+    Errors count relative to what is predicted, not to what was measured: that would favour the quick steps, and
+    a makespan is the sum of all.
+    """
     keep = np.ones(len(took), dtype=np.bool_)
     predicted = took
     for _ in range(_ROUNDS):
         values = _non_negative(terms[keep] / predicted[keep, None], took[keep] / predicted[keep])
+        before = keep, predicted
         predicted = np.maximum(terms @ values, 1.0)
         off = took / predicted - 1
         off -= np.median(off)
         sigma = max(_MAD_TO_SIGMA * float(np.median(np.abs(off))), _LEAST_SPREAD)
-        before, keep = keep, np.abs(off) <= _FAR_OFF * sigma
-        if np.array_equal(before, keep):
+        keep = np.abs(off) <= _FAR_OFF * sigma
+        if np.array_equal(before[0], keep) and np.allclose(before[1], predicted, rtol=_SETTLED):
             break
-    return values, before
+    return values, before[0]
 
 
 def _non_negative(terms: Vector, wanted: Vector) -> Vector:

@@ -68,6 +68,14 @@ def test_a_fit_shrugs_off_steps_that_something_else_slowed_down():
     assert found.num_outliers > 5
 
 
+def test_noisy_steps_are_foretold_right_on_the_whole():
+    rng = random.Random(3)
+    steps = recorded_steps(lambda us: round(us * rng.uniform(0.3, 1.7)))
+    model = fit(steps).model
+    foretold = sum(model.predict(StepShape.of_event(step)) for step in steps)
+    assert foretold == pytest.approx(sum(step["wall_us"] for step in steps), rel=0.03)
+
+
 def test_no_term_is_negative_even_where_the_best_line_would_be():
     steps = recorded_steps(truth=CostModel(step_us=10_000, decode_row_us=500))
     for step in steps:

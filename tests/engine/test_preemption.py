@@ -191,6 +191,38 @@ def test_the_first_request_is_never_preempted():
     assert all(r.num_preemptions <= 8 for r in requests)
 
 
+@given(
+    sizes=st.lists(st.tuples(st.integers(1, 90), st.integers(1, 60)), min_size=2, max_size=9),
+    num_blocks=st.integers(6, 16),
+    budget=st.integers(5, 100),
+    max_num_seqs=st.integers(1, 5),
+    caching=st.booleans(),
+)
+def test_between_two_preemptions_of_a_request_an_older_one_finishes(sizes, num_blocks, budget, max_num_seqs, caching):
+    """A36: so nobody is preempted more often than there were older ones in slots beside it (benchmarks/lessons.py)."""
+    engine = Harness(
+        num_blocks=num_blocks,
+        max_num_batched_tokens=budget,
+        max_num_seqs=max_num_seqs,
+        enable_prefix_caching=caching,
+        watermark=0.0,
+    )
+    requests = [
+        engine.add([seed, *prompt_of(length, seed=seed)], max_tokens=max_tokens)
+        for seed, (length, max_tokens) in enumerate(sizes)
+    ]
+    older_ones: dict[str, set[str]] = {}  # of a preempted request: those alive when it was preempted
+    while engine.core.has_work:
+        alive = {request_id: request.order for request_id, request in engine.scheduler.requests.items()}
+        engine.step()
+        for facts in engine.runner.outputs[-1].preempted:
+            now = {name for name, order in alive.items() if order < facts.request.order}
+            before = older_ones.get(facts.request.request_id)
+            assert before is None or now < before
+            older_ones[facts.request.request_id] = now
+    assert all(request.num_preemptions < max_num_seqs for request in requests)
+
+
 def test_preemptions_are_shown_per_request():
     """A36."""
     engine, requests = crowded()
