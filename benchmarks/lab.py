@@ -139,7 +139,7 @@ class Run:
 class Machine(Protocol):
     """Where lessons run."""
 
-    times: str  # "measured" | "measured, CPU time" | "simulated"
+    times: str  # "measured" | "CPU time" | "simulated"
     vocab_size: int
 
     def lab(self, **flags: Any) -> Lab:
@@ -195,7 +195,7 @@ class RealMachine:
     """The default model, loaded once. Its times are the wall clock's, or those of the cores."""
 
     def __init__(self, *, in_cpu_time: bool = False) -> None:
-        self.times = "measured, CPU time" if in_cpu_time else "measured"
+        self.times = "CPU time" if in_cpu_time else "measured"
         self._clock = cpu_time if in_cpu_time else monotonic_clock()
         from engine.threads import wait_politely
 

@@ -288,8 +288,9 @@ def simulated_vs_measured(school: School) -> Lesson:
     lengths = (uniform_mix(school.rng(), 16), one_long_mix(school.rng(), 16))
     fitted_lab = school.machine.lab(num_blocks=256, batching="static")
     rng = school.rng()
-    for length in [8, 16, 24, 32, 40, 48, 56, 64] * 3:  # as many steps of one row as of eight
-        fitted_lab.submit(school.prompt(rng, rng.randint(8, 300)), length)
+    for shortest, longest in ((8, 32), (100, 200), (200, 300)):  # rows with few and with many tokens to read
+        for length in range(8, 65, 8):  # as many steps of one row as of eight
+            fitted_lab.submit(school.prompt(rng, rng.randint(shortest, longest)), length)
     labs = {(mix, mode): school.machine.lab(num_blocks=256, batching=mode) for mix in MIXES for mode in modes}
     for (mix, _), lab in labs.items():
         submit_mix(school, lab, lengths[MIXES.index(mix)])

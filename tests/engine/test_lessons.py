@@ -8,9 +8,10 @@ import math
 
 import pytest
 
-from benchmarks.lab import VirtualMachine
+from benchmarks.lab import Stopwatch, VirtualMachine, take_turns
 from benchmarks.lessons import main, teach
 from benchmarks.report import Number, as_json, table
+from engine.virtual_time import VirtualClock
 
 BATCHING = "batching, "
 CHUNKED = "chunked prefill"
@@ -91,6 +92,49 @@ def test_the_fitted_cost_model_foretells_every_makespan(lessons):
 def test_the_same_seed_gives_the_same_lessons(lessons):
     again = teach(VirtualMachine(), ["batching"])
     assert again == lessons[:2]
+
+
+# -- taking turns ------------------------------------------------------------------------------------------------
+
+
+def test_a_stopwatch_stands_still_outside_of_its_with():
+    clock = VirtualClock()
+    watch = Stopwatch(clock)
+    clock.advance(5)
+    with watch:
+        clock.advance(7)
+        assert watch() == 7
+    clock.advance(9)
+    assert watch() == 7
+
+
+def lab_with(count, length):
+    lab = VirtualMachine().lab()
+    for _ in range(count):
+        lab.submit([1, 2, 3], length)
+    return lab
+
+
+def test_engines_that_take_turns_have_the_times_that_they_have_alone():
+    labs, alone = [lab_with(9, 30), lab_with(2, 11)], [lab_with(9, 30), lab_with(2, 11)]
+    take_turns(labs)
+    for one, other in zip(labs, alone, strict=True):
+        other.run()
+        assert one.result().recording.events == other.result().recording.events
+
+
+def test_engines_that_take_turns_come_forward_together():
+    long, short = lab_with(1, 100), lab_with(1, 10)
+    step = short.core.step
+    seen = []
+
+    def look():
+        seen.append(long.progress - short.progress)
+        step()
+
+    short.core.step = look
+    take_turns([long, short])
+    assert max(map(abs, seen)) <= 0.11
 
 
 # -- the table ---------------------------------------------------------------------------------------------------
