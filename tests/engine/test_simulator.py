@@ -57,6 +57,7 @@ def outline(recording):
         {"enable_prefix_caching": False},
         {"scheduling_policy": "shortest-first"},
         {"speculative": "ngram:3", "script": squares},
+        {"speculative": "draft:scripted:3"},
         {"turns": [(10, {"batching": "static"}), (25, {"max_num_seqs": 2, "batching": "continuous"})]},
     ],
 )
