@@ -56,8 +56,8 @@ def _resized(before: EngineConfig, config: EngineConfig) -> EngineConfig:
     """With another block size the pool keeps its tokens, unless its blocks are given. Raises ConfigError."""
     if config.speculative not in (NO_SPECULATION, before.speculative):
         raise ConfigError(
-            f"--speculative {config.speculative} cannot be simulated: a recording does not say which guesses would be "
-            f"right, only which were ({before.speculative}). Leave it out, or give {NO_SPECULATION}."
+            f"--speculative {config.speculative} cannot be simulated: a recording says which guesses were right, not "
+            f"which would be, and this one was made with {before.speculative}. Leave it out, or give {NO_SPECULATION}."
         )
     for name in ("model", "kv_cache_memory_bytes", "start_paused"):
         if getattr(config, name) != getattr(before, name):
