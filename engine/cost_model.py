@@ -145,8 +145,12 @@ class Fit:
         )
 
 
-def fit(steps: Iterable[Mapping[str, Any]]) -> Fit:
-    """Fit to `step` events. Raises ConfigError if there are too few."""
+def fit(steps: Iterable[Mapping[str, Any]], *, leave_out: bool = True) -> Fit:
+    """Fit to `step` events. Raises ConfigError if there are too few.
+
+    Without `leave_out` steps far off count too: for what is to be foretold of the machine as it was, slow moments and
+    all, and not of a quiet one.
+    """
     usable = [step for step in steps if step["rows"] and not step["gated"]][_NUM_FIRST:]
     if len(usable) < _MIN_STEPS:
         raise ConfigError(
@@ -155,7 +159,7 @@ def fit(steps: Iterable[Mapping[str, Any]]) -> Fit:
     terms = np.array([(1, *dataclasses.astuple(StepShape.of_event(step))) for step in usable], dtype=np.float64)
     took = np.array([step["wall_us"] - step["phases_us"].get("publish", 0) for step in usable], dtype=np.float64)
     took = np.maximum(took, 1.0)
-    values, keep = _fit_robustly(terms, took)
+    values, keep = _fit_robustly(terms, took, _FAR_OFF if leave_out else float("inf"))
     kept_took, error = took[keep], took[keep] - terms[keep] @ values
     spread = float(np.sum((kept_took - kept_took.mean()) ** 2))
     return Fit(
@@ -167,7 +171,7 @@ def fit(steps: Iterable[Mapping[str, Any]]) -> Fit:
     )
 
 
-def _fit_robustly(terms: Vector, took: Vector) -> tuple[Vector, NDArray[np.bool_]]:
+def _fit_robustly(terms: Vector, took: Vector, far_off: float) -> tuple[Vector, NDArray[np.bool_]]:
     """Fit, leave out what is far off, fit again until nothing changes; returns (values, which steps were kept).
 
     Errors count relative to what is predicted, not to what was measured: that would favour the quick steps, and
@@ -182,7 +186,7 @@ def _fit_robustly(terms: Vector, took: Vector) -> tuple[Vector, NDArray[np.bool_
         off = took / predicted - 1
         off -= np.median(off)
         sigma = max(_MAD_TO_SIGMA * float(np.median(np.abs(off))), _LEAST_SPREAD)
-        keep = np.abs(off) <= _FAR_OFF * sigma
+        keep = np.abs(off) <= far_off * sigma
         if np.array_equal(before[0], keep) and np.allclose(before[1], predicted, rtol=_SETTLED):
             break
     return values, before[0]

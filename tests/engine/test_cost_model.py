@@ -68,6 +68,15 @@ def test_a_fit_shrugs_off_steps_that_something_else_slowed_down():
     assert found.num_outliers > 5
 
 
+def test_slow_moments_can_be_part_of_what_is_foretold():
+    rng = random.Random(2)
+    steps = recorded_steps(lambda us: us * 7 if rng.random() < 0.1 else us)
+    found = fit(steps, leave_out=False)
+    foretold = sum(found.model.predict(StepShape.of_event(step)) for step in steps)
+    assert found.num_outliers == 0
+    assert foretold == pytest.approx(sum(step["wall_us"] for step in steps), rel=0.05)
+
+
 def test_noisy_steps_are_foretold_right_on_the_whole():
     rng = random.Random(3)
     steps = recorded_steps(lambda us: round(us * rng.uniform(0.3, 1.7)))
