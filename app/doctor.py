@@ -62,9 +62,9 @@ def _device(config: EngineConfig, say: Say) -> bool:
     if found["cuda"]:
         say(f"         cuda: {found['name']}, {found['bytes'] / 2**30:.1f} GiB")
     if config.device == "cuda":
-        say("         --device cuda is not supported yet: this version runs on the CPU")
-        return False
-    say(f"         used: cpu (this version runs on nothing else), dtype {config.dtype}")
+        say("         used: cuda" if found["cuda"] else "         --device is cuda, and torch finds none here")
+        return bool(found["cuda"])
+    say(f"         used: cpu, dtype {config.dtype}")
     return True
 
 

@@ -207,7 +207,7 @@ class RealMachine:
         self.vocab_size = self._loaded.facts.vocab_size
 
     def lab(self, **flags: Any) -> Lab:
-        from engine import roofline
+        from engine.device import device_facts
         from engine.kv_cache import size_pool
         from engine.model_runner import ModelRunner
 
@@ -222,9 +222,10 @@ class RealMachine:
             Emitter("lab", "epoch", clock, sink),
             clock,
             lambda request: Detokenizer(loaded.tokenizer, request.prompt_token_ids),
-            cost=lambda rows: roofline.step_cost(loaded.facts, rows, memory.bytes_per_token),
+            cost=runner.cost,
         )
-        said = {"model": loaded.facts, "device": runner.device_facts(), "memory": memory}
+        facts = device_facts(runner.device, loaded.model.embed_tokens.dtype)
+        said = {"model": loaded.facts, "device": facts, "memory": memory}
         return Lab(config, core, clock, sink, said)
 
     def repetitive_prompt(self) -> list[int]:

@@ -88,7 +88,7 @@ def _build_scripted(config: EngineConfig) -> Built:
 
 def _build_real(config: EngineConfig, progress: Progress) -> Built:
     wait_politely()
-    from engine import draft_model, kv_cache, loader, model_runner  # torch: only where it is needed
+    from engine import device, draft_model, kv_cache, loader, model_runner  # torch: only where it is needed
 
     loaded = loader.load(config, progress)
     draft = draft_model.load_draft(config, loaded, progress)
@@ -103,7 +103,7 @@ def _build_real(config: EngineConfig, progress: Progress) -> Built:
         special_tokens=loaded.special_tokens,
         eos_token_ids=loaded.eos_token_ids,
         model=loaded.facts,
-        device=runner.device_facts(),
+        device=device.device_facts(runner.device, loaded.model.embed_tokens.dtype),
         memory=memory,
         cost=runner.cost,
         draft=draft.facts if draft else None,

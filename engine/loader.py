@@ -22,6 +22,7 @@ from torch import Tensor
 from engine import tokenizer as tokenizer_files
 from engine.attention import choose_attention
 from engine.config import EngineConfig
+from engine.device import resolve_device, resolve_dtype
 from engine.errors import LoadError
 from engine.events import ModelFacts
 from engine.gguf_file import read_gguf
@@ -40,7 +41,6 @@ from engine.models.llama import Llama
 from engine.models.ops import choose_ops
 
 DUMMY_STD = 0.02  # of random weights; keeps activations of the size that trained ones have
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +59,8 @@ class Loaded:
 def load(config: EngineConfig, progress: Progress) -> Loaded:
     """Load `config.model`. Raises LoadError or ConfigError."""
     source = find_source(config)
-    device, dtype = torch.device("cpu"), resolve_dtype(config)
+    device = resolve_device(config)
+    dtype = resolve_dtype(config, device)
     folder = _local_folder(source, progress)
     model_config = read_model_config(folder)
     dummy = source.kind is SourceKind.DUMMY
@@ -85,11 +86,6 @@ def load(config: EngineConfig, progress: Progress) -> Loaded:
         facts=model_facts(source.name, model_config, dtype, has_chat_template=template is not None),
         folder=folder,
     )
-
-
-def resolve_dtype(config: EngineConfig) -> torch.dtype:
-    """`--dtype`; `auto` is float32, in which any schedule gives the same tokens and two cores are quickest."""
-    return torch.float32 if config.dtype == "auto" else _DTYPES[config.dtype]
 
 
 def model_facts(name: str, config: ModelConfig, dtype: torch.dtype, *, has_chat_template: bool) -> ModelFacts:

@@ -6,11 +6,8 @@ per step. With a draft model the guesses are made first; see engine/drafter.py.
 
 from __future__ import annotations
 
-import os
-import platform
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -19,12 +16,10 @@ from engine import roofline
 from engine.batch import FlatBatch, Share, flat_batch
 from engine.config import EngineConfig
 from engine.drafter import Drafter
-from engine.events import DeviceFacts
 from engine.kv_cache import allocate, bytes_per_token
 from engine.loader import Loaded
 from engine.model_cache import Progress
 from engine.request import Request, SamplingParams
-from engine.roofs import measure_roofs
 from engine.runner import ScheduledRow, SchedulerOutput, until_wrong
 from engine.sampler import Draw, sample
 from engine.speculative import parse_speculation
@@ -131,25 +126,3 @@ class ModelRunner:
             block_table=list(range(-(-(length + guesses) // self.config.block_size))),
         )
         return ScheduledRow(request, 0, length + guesses, new_blocks=[], draft_token_ids=[0] * guesses)
-
-    def device_facts(self) -> DeviceFacts:
-        """What `hello` says of the device; measures its roofs."""
-        roofs = measure_roofs(self.device, self.model.embed_tokens.dtype)
-        return DeviceFacts(
-            type=self.device.type,
-            name=_cpu_name(),
-            num_threads=torch.get_num_threads(),
-            total_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-            peak_flops=roofs.flops,
-            peak_bytes_per_s=roofs.bytes_per_s,
-        )
-
-
-def _cpu_name() -> str:
-    """The processor's name as its maker writes it, where the system tells."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, "") or platform.processor() or platform.machine()

@@ -79,8 +79,6 @@ def _check_flags(config: EngineConfig) -> None:
         value = getattr(config, name)
         if value not in choices:
             raise ConfigError(f"{flag(name)} is {value!r}; it must be one of {', '.join(choices)}.")
-    if config.device == "cuda":
-        raise ConfigError("--device cuda is not supported yet: this version runs on the CPU. Leave the flag out.")
 
 
 def _dummy(path: Path) -> ModelSource:

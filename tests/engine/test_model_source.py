@@ -233,7 +233,6 @@ def test_dummy_of_something_without_a_config(tmp_path: Path):
         ("load_format", "onnx", "--load-format is 'onnx'; it must be one of auto, safetensors"),
         ("dtype", "int4", "--dtype is 'int4'; it must be one of auto, float32"),
         ("device", "tpu", "--device is 'tpu'; it must be one of auto, cpu"),
-        ("device", "cuda", "--device cuda is not supported yet"),
     ],
 )
 def test_a_choice_that_is_not_one(name: str, value: str, expected: str):
