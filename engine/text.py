@@ -59,8 +59,9 @@ class TextOutput:
         answer = self._answers[request.request_id]
         answer.token_ids += token_ids
         if num_guessed:
-            bounds = [answer.begun, *answer.ends[:num_guessed]]
-            answer.guessed.append([answer.begun, *(end - start for start, end in pairwise(bounds))])
+            last = answer.detokenizer.num_read  # a completed stop string is cut off: what tokens wrote of it is nothing
+            first, *ends = (min(at, last) for at in (answer.begun, *answer.ends[:num_guessed]))
+            answer.guessed.append([first, *(end - start for start, end in pairwise([first, *ends]))])
         answer.begun = answer.detokenizer.num_read
         answer.ends.clear()
         if request.status is RequestStatus.FINISHED or not answer.text:

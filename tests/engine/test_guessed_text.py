@@ -56,3 +56,12 @@ def test_nothing_is_said_where_nothing_is_guessed() -> None:
     request = engine.add("abcabc", 50)
     engine.run()
     assert guesses(engine, request) == []
+
+
+def test_guesses_that_complete_a_stop_string_wrote_what_is_left_of_the_text() -> None:
+    """The wire takes no negative lengths. "c" is the model's own and held back; "def" are guesses, cut off with it."""
+    engine = Harness(scripted([*b"abcdef", EOS]), speculative="ngram:3")
+    request = engine.add("abcdef", 50, stop=("bcde",))
+    engine.run()
+    assert engine.text(request) == "a"
+    assert guesses(engine, request) == [[1, 0, 0, 0]]
