@@ -40,7 +40,7 @@ class Detokenizer:
     def feed(self, token_id: int, *, may_stop: bool = True) -> tuple[str, bool]:
         """Add one token; returns (the text that may be shown now, whether a stop string was completed).
 
-        Where the answer may not stop yet, a stop string is text like any other.
+        A stop string that is completed where the answer may not stop yet is text like any other.
         """
         self._ids.append(token_id)
         text = self._decode(self._ids)
@@ -103,13 +103,12 @@ class Detokenizer:
         self._context_chars = self._seen = len(self._decode(self._ids[:settled]))
 
     def _release(self, delta: str, may_stop: bool) -> tuple[str, bool]:
-        text = self._held + delta
-        found = [at for at in (text.find(stop) for stop in self._stop) if at >= 0]
-        stopped = may_stop and bool(found)
-        if not may_stop:
-            shown, self._held = text, ""
-        elif stopped:
-            shown, self._held = text[: min(found)], ""
+        text, held = self._held + delta, len(self._held)
+        # Only what the delta completes counts: the text held back may contain one from where it might not stop.
+        found = [text.find(stop, max(0, held - len(stop) + 1)) for stop in self._stop] if may_stop else []
+        stopped = any(at >= 0 for at in found)
+        if stopped:
+            shown, self._held = text[: min(at for at in found if at >= 0)], ""
         else:
             keep = self._stop_prefix(text)
             shown, self._held = text[: len(text) - keep], text[len(text) - keep :]

@@ -383,3 +383,17 @@ def test_text_held_for_a_stop_string_is_sent_when_it_may_not_stop():
     request = engine.add("x", 40, stop=("stop",), min_tokens=30)
     engine.run()
     assert engine.text(request) == "one stop"
+
+
+def test_a_stop_string_begun_before_min_tokens_and_completed_after_ends_the_answer():
+    engine = Harness(scripted(list(b"one stop two")))
+    request = engine.add("x", 40, stop=("stop",), min_tokens=6)
+    engine.run()
+    assert (engine.text(request), request.finish_detail) == ("one ", "stop_string")
+
+
+def test_a_stop_string_within_the_beginning_of_another_counts_only_where_it_was_completed():
+    engine = Harness(scripted(list(b"abx")))
+    request = engine.add("x", 3, stop=("b", "abc"), min_tokens=2)
+    engine.run()
+    assert (engine.text(request), request.finish_detail) == ("abx", "max_tokens")
