@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -53,6 +53,7 @@ class Frontend:
         params = SamplingParams.from_body(_sampling(command))
         prompt = self._prompt_token_ids(command)
         room = self._room(len(prompt), "prompt" if command.get("messages") is None else "messages")
+        self._check_known(params.stop_token_ids, "stop_token_ids")
         stop_ids = frozenset(params.stop_token_ids)
         return Request(
             request_id=command["request"],
@@ -104,13 +105,16 @@ class Frontend:
     def _given_ids(self, ids: Any) -> list[int]:
         if not isinstance(ids, list) or any(isinstance(i, bool) or not isinstance(i, int) for i in ids):
             raise RequestError("prompt must be text or a list of token ids (whole numbers).", param="prompt")
+        self._check_known(ids, "prompt")
+        return list(ids)
+
+    def _check_known(self, ids: Sequence[int], param: str) -> None:
         for token_id in ids:
             if not 0 <= token_id < self._vocab_size:
                 raise RequestError(
-                    f"prompt holds the token id {shown(token_id)}; ids go from 0 to {self._vocab_size - 1}.",
-                    param="prompt",
+                    f"{param} holds the token id {shown(token_id)}; ids go from 0 to {self._vocab_size - 1}.",
+                    param=param,
                 )
-        return list(ids)
 
     def _encode(self, text: str, param: str, *, special: bool) -> list[int]:
         check_text(text, param)

@@ -242,6 +242,13 @@ def test_the_models_end_tokens_stop_beside_the_callers():
     assert accept(prompt="x", sampling={"stop_token_ids": [7]}).stop_token_ids == {7, EOS}
 
 
+def test_a_stop_token_that_the_model_does_not_have_is_refused():
+    """With min_tokens its logit would be looked for."""
+    error = refuse(prompt="x", sampling={"stop_token_ids": [7, VOCAB_SIZE]})
+    assert error.param == "stop_token_ids"
+    assert str(error) == f"stop_token_ids holds the token id {VOCAB_SIZE}; ids go from 0 to {VOCAB_SIZE - 1}."
+
+
 def test_ignore_eos_leaves_only_the_callers_stop_tokens():
     """A8."""
     sampling = {"stop_token_ids": [7], "ignore_eos": True}
