@@ -116,7 +116,8 @@ class _Simulation:
         return Recording(hello, rest)
 
     def _script(self, request: Request, index: int) -> int:
-        return self._answers[request.request_id][index]
+        answer = self._answers[request.request_id]
+        return answer[index] if index < len(answer) else END_TOKEN  # asked for behind an accepted guess that ends it
 
     def _propose(self, request: Request) -> list[int]:
         """As many guesses, and as many of them right, as when the recorded answer was this long."""

@@ -34,6 +34,9 @@ class SimulatedRunner(ScriptedRunner):
         self._cost = cost
         self._let_pass = let_pass
 
+    def draft(self, output: SchedulerOutput) -> bool:
+        return False  # a simulation proposes all its guesses itself
+
     def forward(self, batch: SchedulerOutput) -> SchedulerOutput:
         self._let_pass(self._cost.predict(StepShape.of_rows(batch.rows)))
         return batch

@@ -10,7 +10,7 @@ from engine.config import EngineConfig
 from engine.cost_model import fit
 from engine.errors import ConfigError
 from engine.recording import Recording, read_recording, workload, write_recording
-from engine.scripted import scripted_facts
+from engine.scripted import EOS, scripted_facts
 from engine.simulation import simulate
 from engine.simulator import main
 from engine.summary import summarize
@@ -42,6 +42,11 @@ def squares(request, index):
     return ord("a") + (index * index + index // 20) % 7
 
 
+def squares_that_end(request, index):
+    """The same, but some answers end by themselves, and a guess may be what ends them."""
+    return EOS if index in (19, 39) and len(request.prompt_token_ids) % 2 else squares(request, index)
+
+
 def outline(recording):
     """What happened, without what is made up: hashes and header."""
     kept = ("step", "start_us", "wall_us", "accepted_us", "rows", "waiting", "tables", "evicted", "blocks", "ended_by")
@@ -58,6 +63,7 @@ def outline(recording):
         {"scheduling_policy": "shortest-first"},
         {"speculative": "ngram:3", "script": squares},
         {"speculative": "draft:scripted:3"},
+        {"speculative": "draft:scripted:3", "script": squares_that_end},
         {"turns": [(10, {"batching": "static"}), (25, {"max_num_seqs": 2, "batching": "continuous"})]},
     ],
 )
