@@ -57,7 +57,7 @@ class ModelRunner:
                 row.request.block_table,
                 row.num_computed_tokens,
                 row.input_token_ids,
-                num_logits=len(row.draft_token_ids) + 1 if row.samples else 0,
+                num_logits=row.num_logits,
             )
             for row in output.rows
         ]
@@ -75,16 +75,10 @@ class ModelRunner:
     def sample(self, batch: Batch, logits: Tensor) -> list[list[int]]:
         """Per row the tokens it produced, or none if the step does not reach its last token."""
         draws = [
-            Draw.of(row.request, row.num_output_before + ahead)
-            for row in batch.rows
-            if row.samples
-            for ahead in range(len(row.draft_token_ids) + 1)
+            Draw.of(row.request, row.num_output_before + ahead) for row in batch.rows for ahead in range(row.num_logits)
         ]
         picked = iter(sample(logits, draws).tolist() if draws else ())
-        return [
-            until_wrong(list(islice(picked, len(row.draft_token_ids) + 1)), row.draft_token_ids) if row.samples else []
-            for row in batch.rows
-        ]
+        return [until_wrong(list(islice(picked, row.num_logits)), row.draft_token_ids) for row in batch.rows]
 
     def cost(self, rows: list[ScheduledRow]) -> tuple[int, int]:
         """(FLOPs, bytes) of a step over `rows`, derived from its shapes."""

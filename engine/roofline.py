@@ -22,26 +22,26 @@ class Part(Protocol):
     @property
     def num_scheduled_tokens(self) -> int: ...
     @property
-    def samples(self) -> bool: ...
+    def num_logits(self) -> int: ...
 
 
 def step_cost(facts: ModelFacts, rows: Sequence[Part], bytes_per_token: int) -> tuple[int, int]:
     """(FLOPs, bytes) of one step over `rows`; `bytes_per_token` is what one token's keys and values take.
 
-    The head runs only on rows that sample, so a prompt's chunks do not pay for it.
+    The head runs only where a token is picked: a prompt's chunks do not pay for it, and each guess does.
     """
     if not rows:
         return 0, 0
     embedding = facts.vocab_size * facts.hidden_size
     body = facts.num_parameters - embedding * (1 if facts.tie_word_embeddings else 2)
     num_tokens = sum(row.num_scheduled_tokens for row in rows)
-    num_sampled = sum(row.samples for row in rows)
+    num_logits = sum(row.num_logits for row in rows)
     attended = sum(_attended(row) for row in rows)
     pair = 4 * facts.num_layers * facts.num_attention_heads * facts.head_dim  # q·k and p·v, of one query and one key
-    flops = 2 * body * num_tokens + 2 * embedding * num_sampled + pair * attended
+    flops = 2 * body * num_tokens + 2 * embedding * num_logits + pair * attended
 
     element = facts.weight_bytes // facts.num_parameters
-    weights = element * (body + embedding * (num_sampled > 0) + facts.hidden_size * num_tokens)
+    weights = element * (body + embedding * (num_logits > 0) + facts.hidden_size * num_tokens)
     kv_read = bytes_per_token * sum(row.num_computed_tokens + row.num_scheduled_tokens for row in rows)
     return flops, weights + kv_read + bytes_per_token * num_tokens
 
@@ -49,7 +49,7 @@ def step_cost(facts: ModelFacts, rows: Sequence[Part], bytes_per_token: int) -> 
 class DraftPart(NamedTuple):
     num_computed_tokens: int
     num_scheduled_tokens: int
-    samples: bool
+    num_logits: int
 
 
 def draft_cost(facts: ModelFacts, rows: Sequence[ScheduledRow], bytes_per_token: int) -> tuple[int, int]:
@@ -61,13 +61,13 @@ def draft_cost(facts: ModelFacts, rows: Sequence[ScheduledRow], bytes_per_token:
 def _draft_passes(rows: Sequence[ScheduledRow]) -> Iterator[list[DraftPart]]:
     """As engine/drafter.py makes them."""
     yield [
-        DraftPart(row.num_computed_tokens, row.num_scheduled_tokens - num_drafts, num_drafts > 0)
+        DraftPart(row.num_computed_tokens, row.num_scheduled_tokens - num_drafts, int(num_drafts > 0))
         for row in rows
         for num_drafts in [len(row.draft_token_ids)]
     ]
     for ahead in range(max((len(row.draft_token_ids) for row in rows), default=0)):
         yield [
-            DraftPart(row.num_tokens + ahead, 1, ahead + 1 < len(row.draft_token_ids))
+            DraftPart(row.num_tokens + ahead, 1, int(ahead + 1 < len(row.draft_token_ids)))
             for row in rows
             if ahead < len(row.draft_token_ids)
         ]

@@ -44,6 +44,11 @@ class ScheduledRow:
         return self.num_computed_tokens + self.num_scheduled_tokens == self.num_tokens + len(self.draft_token_ids)
 
     @property
+    def num_logits(self) -> int:
+        """At how many places a token is picked: behind the last token and behind each guess."""
+        return len(self.draft_token_ids) + 1 if self.samples else 0
+
+    @property
     def input_token_ids(self) -> list[int]:
         """The tokens to run, guesses included."""
         known = self.num_computed_tokens + self.num_scheduled_tokens - len(self.draft_token_ids)

@@ -31,6 +31,10 @@ def row(computed: int, scheduled: int, *, total: int) -> ScheduledRow:
     return ScheduledRow(request, computed, scheduled, [])
 
 
+def guessing(computed: int, *, guesses: int, total: int) -> ScheduledRow:
+    return dataclasses.replace(row(computed, 1 + guesses, total=total), draft_token_ids=[0] * guesses)
+
+
 @pytest.mark.parametrize(("num_tokens", "expected"), [(128, 127.9), (1024, 1020.1), (8192, 7946.9)])
 def test_prefill_intensity(num_tokens: int, expected: float):
     assert prefill_intensity(N, B16, KV, num_tokens) == pytest.approx(expected, abs=0.05)
@@ -63,6 +67,12 @@ def test_a_chunk_that_does_not_sample_pays_no_head():
     pairs = sum(range(33, 49))
     assert flops == 16 * 2 * BODY + PAIR * pairs
     assert moved == 4 * BODY + 16 * 576 * 4 + PER_TOKEN * (48 + 16)
+
+
+def test_the_head_runs_behind_every_guess():
+    flops, moved = step_cost(SMOLLM2, [guessing(99, guesses=4, total=100)], PER_TOKEN)
+    assert flops == 5 * (2 * BODY + 2 * EMBEDDING) + PAIR * sum(range(100, 105))
+    assert moved == SMOLLM2.weight_bytes + 5 * 576 * 4 + PER_TOKEN * (104 + 5)
 
 
 def test_an_untied_head_is_not_part_of_the_body():
