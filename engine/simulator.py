@@ -59,7 +59,7 @@ def _resized(before: EngineConfig, config: EngineConfig) -> EngineConfig:
             f"--speculative {config.speculative} cannot be simulated: a recording says which guesses were right, not "
             f"which would be, and this one was made with {before.speculative}. Leave it out, or give {NO_SPECULATION}."
         )
-    for name in ("model", "kv_cache_memory_bytes", "start_paused"):
+    for name in ("model", "kv_cache_dtype", "kv_cache_memory_bytes", "start_paused"):
         if getattr(config, name) != getattr(before, name):
             raise ConfigError(f"{flag(name)} means nothing to a simulation; leave it out.")
     if config.block_size != before.block_size and config.num_blocks == before.num_blocks:

@@ -176,6 +176,9 @@ def test_the_engine_with_a_model_is_offered_as_a_shape(page: Page) -> None:
     shape = call(page, "panels/kv_sum", f"m.engineShape({json.dumps(hello)})")
     assert sums(page, "kvBytesPerToken", shape) == 46_080
     assert shape["memory"] == 1
+    for said, kept in {"int8": "int8", "float32": "float32"}.items():  # whatever the weights are of
+        hello["model"]["dtype"], hello["memory"]["kv_dtype"] = "bfloat16", said
+        assert call(page, "panels/kv_sum", f"m.engineShape({json.dumps(hello)}).dtype") == kept
     assert call(page, "panels/kv_sum", "m.engineShape(null)") is None
 
 

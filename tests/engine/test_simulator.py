@@ -257,7 +257,12 @@ def test_a_flag_that_says_what_was_recorded_holds_the_knob(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("flag", "word"),
-    [("--speculative=ngram:2", "--speculative"), ("--model=x", "--model"), ("--watermark=2", "watermark")],
+    [
+        ("--speculative=ngram:2", "--speculative"),
+        ("--model=x", "--model"),
+        ("--kv-cache-dtype=int8", "--kv-cache-dtype"),
+        ("--watermark=2", "watermark"),
+    ],
 )
 def test_a_knob_that_cannot_be_simulated_is_refused(file, capsys, flag, word):
     assert main([str(file), flag]) == 2

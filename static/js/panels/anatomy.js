@@ -73,7 +73,7 @@ export const anatomy = {
   },
 
   twin(view) {
-    const phases = PHASES.filter((phase) => phase !== "draft" || view.hello?.draft);
+    const phases = PHASES.filter((phase) => phase !== "draft" || view.hello?.config.speculative?.startsWith("draft:"));
     return {
       columns: ["step", "wall", ...phases, "tokens"],
       rows: [...view.history.steps].slice(-40).reverse().map(([column, step]) => ({

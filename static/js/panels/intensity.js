@@ -10,6 +10,7 @@ import { mountPanel } from "../frame.js";
 import { DEVICES, MODELS } from "../shapes.js";
 import { writeSteps } from "../steps.js";
 import { decodeIntensity, evenTokens, kvBytesPerToken, prefillIntensity, ridgeOf, sequencesToReach } from "../sums.js";
+import { engineShape } from "./kv_sum.js";
 
 const BILLION = 1e9;
 const TERA = 1e12;
@@ -71,7 +72,7 @@ function deviceNumbers({ flops, bytesPerS }) {
 function engineModel(hello) {
   if (!hello?.model.num_parameters) return null;
   const { num_parameters, weight_bytes } = hello.model;
-  return { billions: num_parameters / BILLION, weightBytes: Number((weight_bytes / num_parameters).toPrecision(4)), kvBytes: hello.memory.bytes_per_token };
+  return { billions: num_parameters / BILLION, weightBytes: Number((weight_bytes / num_parameters).toPrecision(4)), kvBytes: kvBytesPerToken(engineShape(hello)) };
 }
 
 function engineDevice(hello) {

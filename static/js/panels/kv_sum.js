@@ -16,7 +16,7 @@ const GIB = 2 ** 30;
 const LEFT = 144;
 const RIGHT = 158;
 const FIELDS = ["layers", "heads", "kvHeads", "headDim", "dtype", "memory"];
-const DTYPES = { float32: "float32", bfloat16: "float16", float16: "float16" };
+const DTYPES = { float32: "float32", bfloat16: "float16", float16: "float16", fp8: "fp8", int8: "int8" };
 
 /** @param {any} page */
 export function mountKvSum(page) {
@@ -57,7 +57,7 @@ export function mountKvSum(page) {
 export function engineShape(hello) {
   if (!hello?.model.num_parameters) return null;
   const { num_layers, num_attention_heads, num_kv_heads, head_dim, dtype } = hello.model;
-  const stored = { fp8: "fp8", int8: "int8" }[hello.config.kv_cache_dtype] ?? DTYPES[dtype] ?? "float16";
+  const stored = DTYPES[hello.memory.kv_dtype ?? dtype] ?? "float16"; // a CPU's cache is float32 whatever the weights are
   const memory = Number((hello.memory.kv_pool / GIB).toPrecision(6));
   return { layers: num_layers, heads: num_attention_heads, kvHeads: num_kv_heads, headDim: head_dim, dtype: stored, memory };
 }
