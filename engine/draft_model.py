@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 
 from engine.config import EngineConfig
-from engine.errors import ConfigError
+from engine.errors import ConfigError, LoadError
 from engine.loader import Loaded, load, model_facts
 from engine.model_cache import Progress
 from engine.speculative import parse_speculation
@@ -24,10 +24,11 @@ def load_draft(config: EngineConfig, target: Loaded, progress: Progress) -> Load
     if speculation.num_draft_layers is not None:
         return first_layers(target, speculation.num_draft_layers)
     load_format = "dummy" if config.load_format == "dummy" else "auto"
-    draft = load(
-        dataclasses.replace(config, model=speculation.draft_model, load_format=load_format, speculative="none"),
-        progress,
-    )
+    own = dataclasses.replace(config, model=speculation.draft_model, load_format=load_format, speculative="none")
+    try:
+        draft = load(own, progress)
+    except LoadError as error:
+        raise LoadError(f"The draft model of --speculative cannot be loaded: {error}") from None
     _check_vocabulary(draft, target)
     return draft
 

@@ -12,7 +12,7 @@ from engine import events
 from engine.attention.cache import gather_kv
 from engine.config import EngineConfig
 from engine.draft_model import first_layers, load_draft
-from engine.errors import ConfigError
+from engine.errors import ConfigError, LoadError
 from engine.kv_cache import size_pool, size_pool_for
 from engine.loader import Loaded, load
 from engine.model_runner import ModelRunner
@@ -189,6 +189,11 @@ def test_a_model_name_may_hold_colons():
 def test_a_draft_needs_fewer_layers_than_the_target(tiny: Loaded):
     with pytest.raises(ConfigError, match=r"first 2 layers, and .* has 2"):
         load_draft(EngineConfig(speculative="draft:first-2-layers:2"), tiny, lambda *report: None)
+
+
+def test_a_draft_model_that_is_not_there_is_not_taken_for_the_model(tiny: Loaded, tmp_path: Path):
+    with pytest.raises(LoadError, match=r"The draft model of --speculative cannot be loaded: .*no such file"):
+        load_draft(EngineConfig(speculative=f"draft:{tmp_path / 'none'}:2"), tiny, lambda *report: None)
 
 
 def test_another_vocabulary_size_is_refused(tiny: Loaded, tmp_path: Path):
