@@ -60,8 +60,9 @@ class TextOutput:
         answer.token_ids += token_ids
         if num_guessed:
             last = answer.detokenizer.num_read  # a completed stop string is cut off: what tokens wrote of it is nothing
-            first, *ends = (min(at, last) for at in (answer.begun, *answer.ends[:num_guessed]))
-            answer.guessed.append([first, *(end - start for start, end in pairwise([first, *ends]))])
+            ends = [*answer.ends, last][:num_guessed]  # the end token is not fed
+            bounds = [min(at, last) for at in (answer.begun, *ends)]
+            answer.guessed.append([bounds[0], *(end - start for start, end in pairwise(bounds))])
         answer.begun = answer.detokenizer.num_read
         answer.ends.clear()
         if request.status is RequestStatus.FINISHED or not answer.text:

@@ -65,3 +65,11 @@ def test_guesses_that_complete_a_stop_string_wrote_what_is_left_of_the_text() ->
     engine.run()
     assert engine.text(request) == "a"
     assert guesses(engine, request) == [[1, 0, 0, 0]]
+
+
+def test_a_guessed_end_wrote_nothing_but_is_one_of_the_guesses() -> None:
+    engine = Harness(scripted([*b"ab", EOS]), speculative="ngram:3")
+    request = engine.add([*b"ab", EOS, *b"x"], 50)
+    engine.run()
+    accepted = sum(row.accepted for step in engine.of(events.Step) for row in step.rows)
+    assert (engine.text(request), accepted, guesses(engine, request)) == ("ab", 1, [[2, 0]])
