@@ -17,7 +17,7 @@ from app.terminal import Terminal, complain, say
 from engine.config import EngineConfig
 from engine.errors import StepscopeError
 from engine.flags import add_config_flags, config_from_args
-from engine.model_source import find_source
+from engine.model_source import check_models
 
 USAGE_EXIT = 2
 
@@ -85,7 +85,7 @@ def serve(args: argparse.Namespace) -> int:
     address = "127.0.0.1" if args.host == "localhost" else args.host
     sock = bind(address, args.port)
     try:
-        find_source(config)
+        check_models(config)
     except BaseException:
         sock.close()
         raise

@@ -23,7 +23,7 @@ from app.wire import Json
 from engine import knobs
 from engine.config import EngineConfig
 from engine.errors import StepscopeError
-from engine.model_source import find_source
+from engine.model_source import check_models
 
 
 async def get_config(request: Request) -> Response:
@@ -59,7 +59,7 @@ async def turn(
         if running is not None and knobs.RESTART not in effects.values():
             knobs.changed(running, changes)
         if knobs.RESTART in effects.values():
-            await asyncio.to_thread(find_source, wanted)  # a model that cannot be served must not end one that is
+            await asyncio.to_thread(check_models, wanted)  # a model that cannot be served must not end one that is
     except StepscopeError as error:
         raise Problem(400, str(error), param=next(iter(changes)) if len(changes) == 1 else None) from None
     if knobs.RESTART in effects.values():

@@ -12,7 +12,7 @@ from app.timings import app_share, partial_timings
 from app.wire import Json
 
 _MEMBERS = ("step", "config", "gate", "queues", "requests", "finished", "blocks", "totals", "last_step")
-_FACTS = ("model", "device", "memory", "disabled", "simulated", "hash_salt", "redaction", "clock_unix_us")
+_FACTS = ("model", "draft", "device", "memory", "disabled", "simulated", "hash_salt", "redaction", "clock_unix_us")
 
 
 def engine_state(hub: Hub, record: EngineRecord) -> Json:

@@ -10,25 +10,23 @@ from __future__ import annotations
 import dataclasses
 
 from engine.config import EngineConfig
-from engine.errors import ConfigError, LoadError
+from engine.errors import ConfigError
 from engine.loader import Loaded, load, model_facts
 from engine.model_cache import Progress
+from engine.model_source import draft_config, naming_the_draft_model
 from engine.speculative import parse_speculation
 
 
 def load_draft(config: EngineConfig, target: Loaded, progress: Progress) -> Loaded | None:
     """The draft model that `config` asks for, if any. Raises ConfigError or LoadError."""
     speculation = parse_speculation(config.speculative)
-    if speculation.kind != "draft":
-        return None
     if speculation.num_draft_layers is not None:
         return first_layers(target, speculation.num_draft_layers)
-    load_format = "dummy" if config.load_format == "dummy" else "auto"
-    own = dataclasses.replace(config, model=speculation.draft_model, load_format=load_format, speculative="none")
-    try:
+    own = draft_config(config)
+    if own is None:
+        return None
+    with naming_the_draft_model():
         draft = load(own, progress)
-    except LoadError as error:
-        raise LoadError(f"The draft model of --speculative cannot be loaded: {error}") from None
     _check_vocabulary(draft, target)
     return draft
 

@@ -2,16 +2,18 @@
 
 Contract. `find_source` returns a ModelSource whose files exist, are whole by their own headers, are not Git-LFS
 pointers, belong to a supported architecture and hold every weight in its expected shape; or it raises
-LoadError with one sentence. `stepscope serve` calls it before it serves anything, the engine once more at load.
+LoadError with one sentence. `check_models` asks it before anything is served, the engine once more at load.
 What needs the network (the embedded model, a hub id) is only named here; `loader` fetches it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +24,7 @@ from engine.gguf_file import read_gguf
 from engine.model_cache import embedded_file
 from engine.models.config import ModelConfig, expected_tensors, parse_model_config
 from engine.safetensors_file import StoredTensor, read_header
+from engine.speculative import parse_speculation
 
 LOAD_FORMATS: Final = ("auto", "safetensors", "gguf", "dummy")
 DEVICES: Final = ("auto", "cpu", "cuda")
@@ -71,6 +74,33 @@ def find_source(config: EngineConfig) -> ModelSource:
         f"--model {config.model}: there is no such file or folder. Give a folder with config.json and *.safetensors, "
         "a .gguf file, a hub id (owner/name), or leave --model out."
     )
+
+
+def check_models(config: EngineConfig) -> None:
+    """`find_source` of the model, and of the draft model where that is one of its own."""
+    find_source(config)
+    draft = draft_config(config)
+    if draft is not None:
+        with naming_the_draft_model():
+            find_source(draft)
+
+
+def draft_config(config: EngineConfig) -> EngineConfig | None:
+    """`config` as for the draft model alone; None without one, or if it is a part of the model."""
+    speculation = parse_speculation(config.speculative)
+    if speculation.kind != "draft" or speculation.num_draft_layers is not None:
+        return None
+    load_format = "dummy" if config.load_format == "dummy" else "auto"
+    return dataclasses.replace(config, model=speculation.draft_model, load_format=load_format, speculative="none")
+
+
+@contextmanager
+def naming_the_draft_model() -> Iterator[None]:
+    """Errors name `--model`; within, it is not the one that is meant."""
+    try:
+        yield
+    except LoadError as error:
+        raise LoadError(f"The draft model of --speculative cannot be loaded: {error}") from None
 
 
 def _check_flags(config: EngineConfig) -> None:

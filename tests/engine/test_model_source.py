@@ -12,7 +12,7 @@ import pytest
 from engine.config import DEFAULT_MODEL, EngineConfig
 from engine.errors import ConfigError, LoadError
 from engine.gguf_file import read_gguf
-from engine.model_source import ModelSource, SourceKind, find_source
+from engine.model_source import ModelSource, SourceKind, check_models, find_source
 from engine.models.config import parse_model_config
 from tests.engine.tiny import tiny_config, write_folder, write_gguf
 
@@ -263,3 +263,12 @@ def test_the_load_format_must_fit_the_file(gguf_file: Path):
 def test_a_config_that_cannot_be_computed(changes: dict[str, Any], expected: str):
     with pytest.raises(LoadError, match=expected):
         parse_model_config(tiny_config(**changes), "config.json")
+
+
+def test_a_draft_model_of_its_own_is_checked_too(tmp_path: Path):
+    """So that neither a start nor a restart begins with one that cannot be loaded."""
+    folder = write_folder(tmp_path / "tiny")
+    check_models(EngineConfig(model=str(folder), speculative=f"draft:{folder}:2"))
+    check_models(EngineConfig(model=str(folder), speculative="draft:first-1-layers:2"))
+    with pytest.raises(LoadError, match="The draft model of --speculative cannot be loaded: .*no such file"):
+        check_models(EngineConfig(model=str(folder), speculative=f"draft:{tmp_path / 'none'}:2"))
