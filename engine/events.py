@@ -398,8 +398,9 @@ class Text:
     that nothing is held back any more.
 
     `guessed` holds one list per step that accepted guesses: where in the answer its first character stands, then how
-    many characters each accepted guess wrote (none, if a later token completes its character). It may reach beyond
-    the text so far, by what is held back as the possible beginning of a stop string.
+    many characters each accepted guess wrote (none, if a later token completes its character, or if it was cut off with
+    a stop string or is an end token). It may reach beyond the text so far, by what is held back as the possible
+    beginning of a stop string.
     """
 
     engine: str

@@ -203,6 +203,8 @@ def _hello(config: EngineConfig, original: Mapping[str, Any]) -> dict[str, Any]:
         "sum_text": f"Simulated: {config.num_blocks} KV blocks of {config.block_size} tokens.",
     }
     changed = {"config": dataclasses.asdict(config), "memory": memory, "simulated": True}
+    if config.speculative == NO_SPECULATION:
+        changed["draft"] = None
     return {**kept, **changed, "num_blocks": config.num_blocks, "block_size": config.block_size}
 
 

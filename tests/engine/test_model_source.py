@@ -270,5 +270,5 @@ def test_a_draft_model_of_its_own_is_checked_too(tmp_path: Path):
     folder = write_folder(tmp_path / "tiny")
     check_models(EngineConfig(model=str(folder), speculative=f"draft:{folder}:2"))
     check_models(EngineConfig(model=str(folder), speculative="draft:first-1-layers:2"))
-    with pytest.raises(LoadError, match="The draft model of --speculative cannot be loaded: .*no such file"):
+    with pytest.raises(LoadError, match=r"The draft model of --speculative cannot be loaded: .*no such file"):
         check_models(EngineConfig(model=str(folder), speculative=f"draft:{tmp_path / 'none'}:2"))

@@ -155,7 +155,10 @@ def test_where_a_preemption_moves_the_places_nothing_is_guessed_and_all_finish()
 
 def test_speculation_can_be_left_out_and_the_answers_stay_as_long():
     recording = record(speculative="ngram:3", script=squares)
+    recording.hello["draft"] = recording.hello["model"]
+    assert replay(recording).hello["draft"]
     without = replay(recording, speculative="none")
+    assert without.hello["draft"] is None
     assert guesses(without) == (0, 0)
     assert outline(without) == outline(record(script=squares))
 
