@@ -131,10 +131,10 @@ class Scheduler:
             request = order.pop(0)
             count = self._chunk(request, budget - len(order))
             drafts = self._drafts(request, count, budget - len(order))
+            own = self.kv.missing(request, request.num_computed_tokens + count)
             missing = self.kv.missing(request, request.num_computed_tokens + count + len(drafts))
-            if missing > self.pool.num_free and drafts:
-                drafts = []  # nobody is preempted for a guess
-                missing = self.kv.missing(request, request.num_computed_tokens + count)
+            if missing > own and missing > self.pool.num_free - len(order):
+                drafts, missing = [], own  # nobody is preempted for a guess: those behind may need a block each
             while missing > self.pool.num_free:
                 victim = order.pop() if order else request
                 self._preempt(victim, request, missing, output)

@@ -129,11 +129,16 @@ def test_guesses_count_against_the_budget():
     assert max(step.num_scheduled_tokens for step in engine.of(events.Step)) == 6
 
 
-def test_nobody_is_preempted_for_a_guess():
-    engine = Harness(scripted(LOOP), speculative="ngram:8", num_blocks=4, block_size=4, max_num_seqs=2)
-    engine.add("x" * 6, 2)
-    engine.add("y" * 6, 2)
-    engine.run()
+@pytest.mark.parametrize(("num_blocks", "guesses"), [(4, 0), (5, 3)])
+def test_nobody_is_preempted_for_a_guess(num_blocks: int, guesses: int):
+    """Guesses of the first one would need one block more, and the next token of the second one does need it."""
+    engine = Harness(num_blocks=num_blocks, block_size=4, watermark=0.0)
+    first, second = engine.add("abcdef", 8), engine.add("wxyz", 8)
+    engine.step()
+    engine.scheduler.propose = lambda request: [1, 2, 3] if request is first else []
+    engine.step()
+    assert [len(row.draft_token_ids) for row in engine.runner.outputs[-1].rows] == [guesses, 0]
+    assert (first.num_output_tokens, second.num_output_tokens) == (2, 2)
     assert engine.of(events.Preempted) == []
 
 
