@@ -115,7 +115,7 @@ def sampling_fields(body: Mapping[str, Any], *, default_max_tokens: int | None) 
     SamplingParams.from_body(body)
     sampling = {name: body[name] for name in SAMPLING_FIELDS if body.get(name) is not None}
     if default_max_tokens is not None and not {"max_tokens", "max_completion_tokens"} & sampling.keys():
-        sampling["max_tokens"] = default_max_tokens
+        sampling["max_tokens"] = max(default_max_tokens, sampling.get("min_tokens", 0))
     return sampling
 
 

@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from engine import events
@@ -207,6 +208,7 @@ class RealMachine:
         self.vocab_size = self._loaded.facts.vocab_size
 
     def lab(self, **flags: Any) -> Lab:
+        from engine import roofline
         from engine.device import device_facts
         from engine.kv_cache import size_pool
         from engine.model_runner import ModelRunner
@@ -222,7 +224,7 @@ class RealMachine:
             Emitter("lab", "epoch", clock, sink),
             clock,
             lambda request: Detokenizer(loaded.tokenizer, request.prompt_token_ids),
-            cost=runner.cost,
+            cost=partial(roofline.total_cost, loaded.facts, None, memory),
         )
         facts = device_facts(runner.device, loaded.model.embed_tokens.dtype)
         said = {"model": loaded.facts, "device": facts, "memory": memory}

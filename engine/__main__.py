@@ -18,6 +18,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from tokenizers import Tokenizer
 
@@ -88,11 +89,12 @@ def _build_scripted(config: EngineConfig) -> Built:
 
 def _build_real(config: EngineConfig, progress: Progress) -> Built:
     wait_politely()
-    from engine import device, draft_model, kv_cache, loader, model_runner  # torch: only where it is needed
+    from engine import device, draft_model, kv_cache, loader, model_runner, roofline  # torch: only where it is needed
 
     loaded = loader.load(config, progress)
     draft = draft_model.load_draft(config, loaded, progress)
     resolved, memory = kv_cache.size_pool(config, loaded, draft)
+    draft_facts = draft.facts if draft else None
     runner = model_runner.ModelRunner(loaded, resolved, draft)
     runner.warm_up(progress)
     return Built(
@@ -105,8 +107,8 @@ def _build_real(config: EngineConfig, progress: Progress) -> Built:
         model=loaded.facts,
         device=device.device_facts(runner.device, loaded.model.embed_tokens.dtype),
         memory=memory,
-        cost=runner.cost,
-        draft=draft.facts if draft else None,
+        cost=partial(roofline.total_cost, loaded.facts, draft_facts, memory),
+        draft=draft_facts,
     )
 
 

@@ -71,6 +71,7 @@ def size_pool_for(
         kv_pool=pool,
         bytes_per_token=per_token,
         bytes_per_block=per_block,
+        draft_bytes_per_token=per_token - own,
         kv_dtype=kv_dtype,
         available=available,
         sum_text=(

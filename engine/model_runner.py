@@ -12,11 +12,10 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from engine import roofline
 from engine.batch import FlatBatch, Share, flat_batch
 from engine.config import EngineConfig
 from engine.drafter import Drafter
-from engine.kv_cache import allocate, bytes_per_token
+from engine.kv_cache import allocate
 from engine.loader import Loaded
 from engine.model_cache import Progress
 from engine.request import Request, SamplingParams
@@ -41,7 +40,6 @@ class ModelRunner:
         self.config = config
         self.device = self.model.embed_tokens.device
         self.caches = allocate(config, self.model.config, self.device)
-        self._facts, self._draft_facts = loaded.facts, draft.facts if draft else None
         assert (draft is not None) == (parse_speculation(config.speculative).kind == "draft"), "load_draft comes first"
         self.drafter = Drafter(draft.model, config) if draft is not None else None
 
@@ -79,15 +77,6 @@ class ModelRunner:
         ]
         picked = iter(sample(logits, draws).tolist() if draws else ())
         return [until_wrong(list(islice(picked, row.num_logits)), row.draft_token_ids) for row in batch.rows]
-
-    def cost(self, rows: list[ScheduledRow]) -> tuple[int, int]:
-        """(FLOPs, bytes) of a step over `rows`, derived from its shapes."""
-        flops, moved = roofline.step_cost(self._facts, rows, bytes_per_token(self._facts, self.config.kv_cache_dtype))
-        if self._draft_facts is None:
-            return flops, moved
-        per_token = bytes_per_token(self._draft_facts, self.config.kv_cache_dtype)
-        draft_flops, draft_moved = roofline.draft_cost(self._draft_facts, rows, per_token)
-        return flops + draft_flops, moved + draft_moved
 
     def warm_up(self, progress: Progress) -> None:
         """Run the kinds of step there are once, so that no request pays for compiling or for first touches.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from engine.events import ModelFacts
+from engine.events import MemoryFacts, ModelFacts
 from engine.runner import ScheduledRow
 
 
@@ -44,6 +44,17 @@ def step_cost(facts: ModelFacts, rows: Sequence[Part], bytes_per_token: int) -> 
     weights = element * (body + embedding * (num_logits > 0) + facts.hidden_size * num_tokens)
     kv_read = bytes_per_token * sum(row.num_computed_tokens + row.num_scheduled_tokens for row in rows)
     return flops, weights + kv_read + bytes_per_token * num_tokens
+
+
+def total_cost(
+    model: ModelFacts, draft: ModelFacts | None, memory: MemoryFacts, rows: Sequence[ScheduledRow]
+) -> tuple[int, int]:
+    """(FLOPs, bytes) of one step, a draft model's passes included."""
+    flops, moved = step_cost(model, rows, memory.bytes_per_token - memory.draft_bytes_per_token)
+    if draft is None:
+        return flops, moved
+    draft_flops, draft_moved = draft_cost(draft, rows, memory.draft_bytes_per_token)
+    return flops + draft_flops, moved + draft_moved
 
 
 class DraftPart(NamedTuple):

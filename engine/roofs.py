@@ -1,7 +1,7 @@
 """The two roofs of a roofline, measured on this device at start: bytes per second, and floating-point operations.
 
-Contract. What this device does on the simplest work there is, in the dtype of the weights: a copy of much more than any
-cache holds (counted once read and once written), and a square matrix product. The best of a few tries, a fraction of a
+Contract. What this device does on the simplest work there is, in the dtype of the weights: a copy of more than most
+caches hold (counted once read and once written), and a square matrix product. The best of a few tries, a fraction of a
 second in all. Another program that was busy meanwhile shows as a lower roof; nothing else is made up for.
 """
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from engine import events, roofline
@@ -167,6 +168,7 @@ def _request(arrival: Arrival, max_tokens: int) -> Request:
             temperature=sampling["temperature"],
             top_k=sampling["top_k"],
             top_p=sampling["top_p"],
+            min_p=sampling.get("min_p", 0.0),
             stop_token_ids=tuple(sampling["stop_token_ids"]),
             ignore_eos=sampling["ignore_eos"],
         ),
@@ -185,10 +187,12 @@ def _request(arrival: Arrival, max_tokens: int) -> Request:
 def _step_cost(original: Mapping[str, Any]) -> StepCost:
     """The FLOPs and bytes that the real model would have cost."""
     model = events.ModelFacts(**known_fields(events.ModelFacts, original["model"]))
-    bytes_per_token = original["memory"]["bytes_per_token"]
     if not model.num_parameters:
         return no_cost
-    return lambda rows: roofline.step_cost(model, rows, bytes_per_token)
+    draft = original.get("draft")
+    facts = None if draft is None else events.ModelFacts(**known_fields(events.ModelFacts, draft))
+    memory = {"kv_dtype": "", **known_fields(events.MemoryFacts, original["memory"])}  # older ones do not say
+    return partial(roofline.total_cost, model, facts, events.MemoryFacts(**memory))
 
 
 def _hello(config: EngineConfig, original: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ ARCHITECTURES: Final = {
 }
 """Architecture -> `model_type`, which names it where a config.json has no `architectures`."""
 
+MISTRAL_WINDOW: Final = 4096  # where its config.json leaves sliding_window out
 _REQUIRED: Final = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
 _OPTIONAL: Final[dict[str, type | tuple[type, ...]]] = {  # null equals absent
     "num_key_value_heads": int,
@@ -144,9 +145,9 @@ def _attention_bias(raw: Mapping[str, Any], architecture: str) -> bool:
 def _max_positions(raw: Mapping[str, Any], architecture: str) -> int:
     """The longest sequence: what the model was made for, and no longer than its sliding window."""
     limit: int = raw.get("max_position_embeddings") or 2048
-    window = raw.get("sliding_window")
-    slides = architecture == "MistralForCausalLM" or bool(raw.get("use_sliding_window", False))
-    return min(limit, window) if slides and window else limit
+    mistral = architecture == "MistralForCausalLM"
+    window = raw.get("sliding_window", MISTRAL_WINDOW if mistral else None)  # null says that there is none
+    return min(limit, window) if window and (mistral or raw.get("use_sliding_window")) else limit
 
 
 def _rope(raw: Mapping[str, Any], where: str) -> RopeConfig:

@@ -80,6 +80,10 @@ def test_a_minimum_out_of_its_range_is_refused(name: str, value: Any) -> None:
     assert refusal({**CHAT, name: value}).param == name
 
 
+def test_min_tokens_raise_a_default_that_nobody_asked_for() -> None:
+    assert completion_submission({"prompt": "x", "min_tokens": 20}).sampling["max_tokens"] == 20
+
+
 def test_more_tokens_at_least_than_at_most_are_refused() -> None:
     error = refusal({**CHAT, "min_tokens": 9, "max_tokens": 8})
     assert error.message == "min_tokens is 9, above max_tokens 8; lower the first or raise the second."

@@ -121,6 +121,22 @@ def test_the_draft_cache_holds_what_the_target_cache_holds(tiny: Loaded, other: 
             torch.testing.assert_close(one, two, atol=2e-2 if kv_cache_dtype == "int8" else 1e-5, rtol=1e-4)
 
 
+def test_an_abort_in_the_middle_leaves_nothing_wrong_behind(tiny: Loaded, other: Path):
+    """The blocks of an aborted request are handed out again, and what they held of the draft model is written over."""
+    engine = RealEngine(tiny, **SMALL | {"num_blocks": 24}, speculative=f"draft:{other}:3")
+    first = [engine.request(prompt, 30) for prompt in PROMPTS[:2]]
+    for request in first:
+        engine.core.add(request)
+    while any(request.num_output_tokens < 4 for request in first):
+        engine.core.step()
+    for request in first:
+        assert engine.core.abort(request.request_id)
+    engine.core.reset_prefix_cache()
+    found = engine.run(PROMPTS[2:], 20)
+    assert tokens(found) == tokens(RealEngine(tiny, **SMALL).run(PROMPTS[2:], 20))
+    assert engine.core.scheduler.problems() == []
+
+
 # -- what it costs -------------------------------------------------------------------------------------------------
 
 

@@ -19,8 +19,8 @@ from benchmarks.kv_error import TEXT, log_probs, measure
 from engine.config import EngineConfig
 from engine.kv_cache import kv_bytes_per_token, size_pool
 from engine.loader import Loaded, load
-from engine.model_runner import ModelRunner
 from engine.request import Request
+from engine.roofline import total_cost
 from engine.runner import ScheduledRow
 from tests.engine.make_reference import read_fixture
 from tests.engine.real import RealEngine
@@ -77,9 +77,9 @@ def test_the_same_prompt_cold_and_warm(tiny: Loaded):
 def test_a_step_moves_fewer_bytes_than_with_fp32(tiny: Loaded):
     moved = []
     for dtype in ("auto", "int8"):
-        config, _ = size_pool(EngineConfig(**INT8 | {"kv_cache_dtype": dtype}), tiny)
+        _, memory = size_pool(EngineConfig(**INT8 | {"kv_cache_dtype": dtype}), tiny)
         asked = RealEngine(tiny).request(PROMPTS[0], 1)
-        moved.append(ModelRunner(tiny, config).cost([ScheduledRow(asked, 39, 1, [])])[1])
+        moved.append(total_cost(tiny.facts, None, memory, [ScheduledRow(asked, 39, 1, [])])[1])
     fewer = kv_bytes_per_token(2, 2, 16, 4) - kv_bytes_per_token(2, 2, 16, 1, 4)
     assert moved[0] - moved[1] == fewer * (40 + 1)
 

@@ -132,7 +132,9 @@ def test_weights_in_shards_and_chunks(tmp_path: Path, architecture: str):
     ("changes", "limit"),
     [
         ({"architectures": ["MistralForCausalLM"], "sliding_window": 64}, 64),
-        ({"architectures": ["MistralForCausalLM"], "sliding_window": None}, 512),
+        ({"architectures": ["MistralForCausalLM"], "sliding_window": None, "max_position_embeddings": 9999}, 9999),
+        ({"architectures": ["MistralForCausalLM"], "max_position_embeddings": 9999}, 4096),
+        ({"architectures": ["LlamaForCausalLM"], "max_position_embeddings": 9999}, 9999),
         ({"architectures": ["Qwen2ForCausalLM"], "sliding_window": 64, "use_sliding_window": True}, 64),
         ({"architectures": ["Qwen2ForCausalLM"], "sliding_window": 64, "use_sliding_window": False}, 512),
     ],

@@ -160,7 +160,7 @@ function drawStrip(root, view) {
   }
   const saved = use.savedBlocks ? `${plural(use.savedBlocks, "block")}${bytes === null ? "" : `, ${bytesText(use.savedBlocks * bytes)}`}` : "nothing";
   const memory = view.hello?.memory;
-  const each = memory?.kv_dtype && memory.kv_dtype !== "none" ? ` of ${count(memory.bytes_per_token)} bytes (${memory.kv_dtype})` : "";
+  const each = memory?.kv_dtype && memory.kv_dtype !== "none" ? ` of ${count(memory.bytes_per_token - (memory.draft_bytes_per_token ?? 0))} bytes (${memory.kv_dtype})` : "";
   root.querySelector('[data-figure="tokens"]').textContent = `${count(use.tokens)} tokens in ${count(use.places)} places${each}`;
   root.querySelector('[data-figure="saved"]').textContent = saved;
 }
