@@ -6,10 +6,17 @@
  * @typedef {{preempted: Json[], admitted: Json[], resumed: Json[], first_token: Json[], finished: Json[]}} Notes
  */
 
-const KEPT = 2000;
+import { STEPS_KEPT } from "./tape.js";
+
+const KEPT = STEPS_KEPT;
 
 /** Events that are said before the step that they belong to. */
 const BEFORE = new Set(["preempted", "admitted", "resumed"]);
+
+/** The step whose doing an event is, by the last step before it. */
+export function stepOf(event, last) {
+  return BEFORE.has(event.event) ? last + 1 : last;
+}
 
 /** @returns {Notes} */
 export function noNotes() {
@@ -22,7 +29,7 @@ export function noNotes() {
  * @param {number} last column of the last step
  */
 export function takeNote(notes, event, last) {
-  addNote(notes, event, BEFORE.has(event.event) ? last + 1 : last);
+  addNote(notes, event, stepOf(event, last));
   if (notes.size > KEPT) notes.delete(notes.keys().next().value);
 }
 

@@ -2,14 +2,19 @@
  * What the page knows: each engine's folded state, its history and its status, and what of it is shown.
  * `apply` takes frames as they come; nothing here touches the document.
  *
- * Holding: `hold` keeps a copy of the state as it is now, and the panels show that while the fold runs on,
- * until `release`. `shown` is what panels draw, and `now` the engine time that belongs to it.
+ * Holding: `hold` keeps a copy of the state as it is now, `visit` takes that of a step from the tape, and the panels
+ * show that moment while the fold runs on, until `release`. `shown` is what panels draw, `now` the engine time that
+ * belongs to it, and `until` says which boundaries lie ahead of it (see history.js).
+ *
+ * @typedef {{state: Json | null, column: number, until: number, now: number, visited: boolean}} Moment
  *
  * @typedef {Object<string, any>} Json
  */
 
+import { copyState } from "./copy.js";
+import { createHistory, forgetBefore, remember } from "./history.js";
 import { fold } from "./state.js";
-import { createHistory, remember } from "./history.js";
+import { createTape } from "./tape.js";
 
 export const SCHEMA_VERSION = 1;
 
@@ -23,6 +28,7 @@ function newEngine(id) {
     hello: /** @type {Json | null} */ (null),
     state: /** @type {Json | null} */ (null),
     history: createHistory(),
+    tape: createTape(),
     /** What the hub says of it: {status, reason, detail, load, restartable}. */
     about: /** @type {Json} */ ({ status: "starting", reason: null, detail: null, load: null, restartable: false }),
     clock: { t: 0, at: performance.now() },
@@ -39,7 +45,7 @@ export function createStore() {
     /** The hub that what is known came from: a new one numbers its requests anew. */
     hub: /** @type {string | null} */ (null),
     strangeVersion: /** @type {number | null} */ (null),
-    held: /** @type {{state: Json | null, column: number, now: number} | null} */ (null),
+    held: /** @type {Moment | null} */ (null),
 
     /** The engine on show: the first one that the hub named. */
     get engine() {
@@ -53,6 +59,10 @@ export function createStore() {
     get now() {
       return this.held ? this.held.now : engineNow(this.engine);
     },
+    /** Boundaries above it have not come yet, at the moment shown. */
+    get until() {
+      return this.held ? this.held.until : Infinity;
+    },
     /** Another server answers: nothing that is known holds any more. @param {string} hub */
     meet(hub) {
       this.hub = hub;
@@ -62,7 +72,19 @@ export function createStore() {
     hold() {
       const { engine } = this;
       if (this.held || !engine) return;
-      this.held = { state: structuredClone(engine.state), column: engine.history.last, now: engineNow(engine) };
+      const { state, history } = engine;
+      this.held = { state: state && copyState(state), column: history.last, until: history.last + 1, now: engineNow(engine), visited: false };
+    },
+    /**
+     * Show the moment right after a step; `settled`: after what the engine said of the step too.
+     * @param {number} column
+     * @returns {boolean} false when it is not on the tape; what is shown stays
+     */
+    visit(column, settled = false) {
+      const found = this.engine?.tape.at(column, settled);
+      if (!found) return false;
+      this.held = { state: found.state, column, until: column + (settled ? 1 : 0.5), now: found.t, visited: true };
+      return true;
     },
     release() {
       this.held = null;
@@ -124,5 +146,12 @@ function take(engine, event) {
   if (!known || event.t >= engine.clock.t) engine.clock = { t: event.t, at: performance.now() };
   engine.state = fold(engine.state, event);
   remember(engine.history, event, engine.state);
+  if (engine.state) record(engine, event);
   return true;
+}
+
+function record({ tape, history, state }, event) {
+  const { floor } = tape.size;
+  tape.take(event, state, history.base);
+  if (tape.size.floor > floor) forgetBefore(history, tape.size.floor);
 }

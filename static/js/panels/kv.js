@@ -108,7 +108,7 @@ function tokensWord(held, { state }) {
 }
 
 function blockWords(id, view) {
-  const { state, history } = view;
+  const { state, history, until } = view;
   const held = heldBlocks(state).get(id);
   const parts = [`block ${id}`, stateWord(id, state)];
   if (held) {
@@ -119,7 +119,8 @@ function blockWords(id, view) {
   const next = state.blocks.victims.indexOf(id);
   if (next >= 0) parts.push(next === 0 ? "next to be handed out" : `to be handed out after ${plural(next, "other block")}`);
   if (state.blocks.hashes[id]) parts.push(`hash ${state.blocks.hashes[id].slice(0, 12)}`);
-  const earlier = (history.owners.get(id) ?? []).filter((owner) => !held?.owners.includes(owner));
+  const before = (history.owners.get(id) ?? []).filter(({ at }) => at < until).map((owner) => owner.id);
+  const earlier = before.filter((owner) => !held?.owners.includes(owner));
   if (earlier.length) parts.push(`earlier ${earlier.map(requestName).join(", ")}`);
   return parts.join(" · ");
 }

@@ -1,0 +1,137 @@
+/**
+ * Lanes: what became of each request, on the axis of columns (see history.js). What happens between two steps sits on
+ * the boundary. `laneAt` is a lane as it was at a past moment.
+ *
+ * @typedef {Object<string, any>} Json
+ * @typedef {Object} Lane
+ * @property {string} id
+ * @property {number} row          packed row on the timeline
+ * @property {number} arrive       boundary of its arrival
+ * @property {boolean} late        we joined when it was already there
+ * @property {Array<{from: number, to: number | null, kind: "queued" | "preempted", lost: number}>} waits
+ * @property {Array<{slot: number, from: number, to: number | null, out: "finished" | "preempted" | null}>} stays
+ * @property {number} chunks       prefill rows so far
+ * @property {number} drafted      tokens guessed for it, and how many of them were right
+ * @property {number} accepted
+ * @property {number | null} first column of the first token
+ * @property {number | null} last  column of the last token
+ * @property {{at: number, reason: string | null, detail: string | null} | null} end
+ * @property {Json} facts          the request's record in the state, kept after the state forgets it
+ */
+
+/** Columns kept free after a finished lane, for its label. */
+const LABEL_COLUMNS = 22;
+const KEPT = 4000;
+
+/** A lane for a request that arrives, or that was there when we came. */
+export function openLane(history, facts, at, late) {
+  const waiting = facts.status === "waiting";
+  const preempted = facts.num_preemptions > 0;
+  /** @type {Lane} */
+  const lane = {
+    id: facts.id,
+    row: takeRow(history, at),
+    arrive: at,
+    late,
+    waits: waiting ? [{ from: at, to: null, kind: preempted ? "preempted" : "queued", lost: facts.num_lost_tokens }] : [],
+    stays: waiting ? [] : [{ slot: facts.slot, from: at, to: null, out: null }],
+    chunks: 0,
+    drafted: 0,
+    accepted: 0,
+    first: null,
+    last: null,
+    end: null,
+    facts,
+  };
+  history.lanes.set(facts.id, lane);
+  if (history.lanes.size > KEPT) history.lanes.delete(history.lanes.keys().next().value);
+  return lane;
+}
+
+function takeRow(history, at) {
+  let row = history.rowFree.findIndex((free) => free <= at);
+  if (row < 0) row = history.rowFree.length;
+  history.rowFree[row] = Infinity;
+  return row;
+}
+
+/** A row of a step that was just heard. */
+export function markRow(history, row, column) {
+  const lane = history.lanes.get(row.request);
+  if (!lane) return;
+  addRow(lane, row);
+  if (row.out === 0) return;
+  if (lane.first === null && lane.facts.first_token_us === null) lane.first = column;
+  lane.last = column;
+}
+
+/** A row of a step that is heard of only now: from before the page was opened, or from a gap. */
+export function extendLane(history, row, column, state) {
+  const facts = state.requests[row.request];
+  const lane = history.lanes.get(row.request) ?? (facts && openLane(history, facts, column, true));
+  if (!lane) return;
+  if (lane.late && column < lane.arrive) {
+    lane.arrive = column;
+    if (lane.stays[0]) lane.stays[0].from = column;
+    if (lane.waits[0]?.kind === "queued") lane.waits.shift();
+  }
+  if (lane.late && lane.stays[0]?.slot === null) lane.stays[0].slot = row.slot;
+  addRow(lane, row);
+  if (row.out === 0) return;
+  lane.first ??= row.phase === "prefill" ? column : null;
+  lane.last = Math.max(lane.last ?? column, column);
+}
+
+function addRow(lane, row) {
+  if (row.phase === "prefill") lane.chunks += 1;
+  lane.drafted += row.drafted;
+  lane.accepted += row.accepted;
+}
+
+export function closeWait(lane, at) {
+  const wait = lane.waits.at(-1);
+  if (wait && wait.to === null) wait.to = at;
+}
+
+export function closeStay(lane, at, out) {
+  const stay = lane.stays.at(-1);
+  if (stay && stay.to === null) Object.assign(stay, { to: at, out });
+}
+
+export function endLane(history, lane, at, reason, detail) {
+  closeWait(lane, at);
+  closeStay(lane, at, "finished");
+  lane.end = { at, reason, detail };
+  history.rowFree[lane.row] = at + LABEL_COLUMNS;
+}
+
+// -- as it was -----------------------------------------------------------------------------------
+
+/** Whether a request had arrived, and had not ended yet. @param {Lane} lane @param {number} until */
+export function isLive(lane, until) {
+  return lane.arrive <= until && (lane.end === null || lane.end.at > until);
+}
+
+/**
+ * What had come of a lane by a moment.
+ * @param {Lane} lane
+ * @param {{steps: Map<number, Json>}} history
+ * @param {number} until boundaries above it lie ahead
+ * @returns {Lane}
+ */
+export function laneAt(lane, history, until) {
+  const over = (column) => (column !== null && column < until ? column : null);
+  if (Math.max(lane.end?.at ?? 0, lane.last ?? 0) <= until && lane.end) return lane;
+  const then = { ...lane, chunks: 0, drafted: 0, accepted: 0, first: over(lane.first), last: null, end: null };
+  for (let column = Math.max(Math.floor(lane.arrive), firstKept(history)); column < until; column += 1) {
+    const row = history.steps.get(column)?.rows.find(({ request }) => request === lane.id);
+    if (!row) continue;
+    addRow(then, row);
+    if (row.out > 0) then.last = column;
+  }
+  return then;
+}
+
+function firstKept({ steps }) {
+  return steps.keys().next().value ?? Infinity;
+}

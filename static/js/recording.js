@@ -1,0 +1,66 @@
+/**
+ * What the server still holds of an engine's past (GET /api/recording), read piece by piece, so that a long one does
+ * not stop the page: a step from before it was opened, or from a gap, can be shown too.
+ *
+ * @typedef {Object<string, any>} Json
+ */
+
+import { stepOf } from "./notes.js";
+
+/**
+ * @param {string} engine
+ * @param {(events: Json[]) => void} segment called with each key and the events after it, oldest first
+ * @returns {Promise<boolean>} whether it could be read
+ */
+export async function readRecording(engine, segment) {
+  try {
+    const response = await fetch(`/api/recording?engine=${encodeURIComponent(engine)}`);
+    if (!response.ok || !response.body) return false;
+    let events = /** @type {Json[]} */ ([]);
+    const end = () => {
+      if (events[0]?.kind === "key") segment(events);
+      events = [];
+    };
+    await eachLine(response.body.pipeThrough(new DecompressionStream("gzip")), (line) => {
+      const event = JSON.parse(line);
+      if (event.kind === "text") return;
+      if (event.kind === "key" || event.kind === "hello" || event.kind === "gap") end();
+      if (event.kind !== "hello" && event.kind !== "gap") events.push(event);
+    });
+    end();
+    return true;
+  } catch {
+    return false; // the line, or a browser that cannot unpack it
+  }
+}
+
+/** @param {ReadableStream<Uint8Array>} bytes @param {(line: string) => void} take */
+async function eachLine(bytes, take) {
+  const reader = bytes.getReader();
+  const decoder = new TextDecoder();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    const lines = (rest + decoder.decode(value, { stream: !done })).split("\n");
+    rest = done ? "" : (lines.pop() ?? "");
+    for (const line of lines) if (line) take(line);
+    if (done) return;
+    await new Promise((go) => setTimeout(go)); // let the page draw in between
+  }
+}
+
+/** The steps of a segment, and its notes with the number of the step that each belongs to. @param {Json[]} events */
+export function stepsAndNotes([key, ...events]) {
+  const steps = [];
+  const requests = [];
+  let last = key.state.step;
+  for (const event of events) {
+    if (event.kind === "step") {
+      last = event.step;
+      steps.push(event);
+    } else if (event.kind === "request") {
+      requests.push({ ...event, step: stepOf(event, last) });
+    }
+  }
+  return { steps, requests };
+}

@@ -1,0 +1,177 @@
+/**
+ * The tape: what an engine said, kept so that any of its last steps can be shown again. It is a row of segments, each
+ * a keyframe (a copy of the folded state) and the events after it; the state at a step is its segment's keyframe,
+ * folded on by the one reducer up to that step's event and no further. Bounded in steps and in estimated bytes: the
+ * oldest segment is dropped first, a keyframe together with its events.
+ *
+ * Steps are named by column (see history.js), which counts on over restarts.
+ *
+ * @typedef {Object<string, any>} Json
+ * @typedef {Object} Segment
+ * @property {string} epoch
+ * @property {number} base     column of step 0 in its epoch
+ * @property {number} seq      of the last event that its keyframe holds
+ * @property {number} end      seq of its last event
+ * @property {number} t        engine time of its keyframe
+ * @property {Json} state      the keyframe; never folded on itself
+ * @property {boolean} exact   the keyframe is the state right after step `from`, not some time after it
+ * @property {number} from     column of the last step in the keyframe
+ * @property {number} to       column of the last step in the segment
+ * @property {Json[]} events
+ * @property {number} steps
+ * @property {number} bytes
+ */
+
+import { copyState } from "./copy.js";
+import { fold } from "./state.js";
+
+/** At least so many steps are kept, if their bytes allow it. */
+export const STEPS_KEPT = 20_000;
+/** Steps between two keyframes: what showing a step costs at most. */
+export const KEY_EVERY = 256;
+const MAX_BYTES = 128 * 2 ** 20;
+/** Events that the reducer passes over, and that come even when nothing happens. */
+const IDLE = new Set(["beat", "load", "mark"]);
+/** What the engine says of a step after the step itself. */
+const AFTERMATH = new Set(["first_token", "finished"]);
+
+/** @param {{steps?: number, bytes?: number, every?: number}} limits */
+export function createTape({ steps: maxSteps = STEPS_KEPT, bytes: maxBytes = MAX_BYTES, every = KEY_EVERY } = {}) {
+  /** @type {Segment[]} oldest first */
+  let segments = [];
+  let cursor = /** @type {{segment: Segment, next: number, column: number, settled: boolean, state: Json, t: number} | null} */ (null);
+  const size = { steps: 0, bytes: 0, floor: -Infinity };
+
+  function count(segment, sign) {
+    size.steps += sign * segment.steps;
+    size.bytes += sign * segment.bytes;
+  }
+
+  function drop() {
+    while (segments.length > 1 && (size.steps - segments[0].steps >= maxSteps || size.bytes > maxBytes)) {
+      count(segments.shift(), -1);
+      size.floor = segments[0].from;
+    }
+  }
+
+  function begin(segment) {
+    if (segments.at(-1)?.events.length === 0) count(segments.pop(), -1);
+    segments.push(segment);
+    count(segment, 1);
+  }
+
+  return {
+    /** {steps, bytes, floor}: how much is kept, and the column before which some was dropped. */
+    size,
+    /**
+     * One event that has just been folded.
+     * @param {Json} event @param {Json} state as it is after the event @param {number} base column of step 0
+     */
+    take(event, state, base) {
+      const last = segments.at(-1);
+      if (event.kind === "hello" || event.kind === "key") begin(segmentOf(event, copyState(state), base, false));
+      else if (last) {
+        count(last, -1);
+        extend(last, event);
+        count(last, 1);
+        const stepped = event.kind === "step";
+        if ((stepped && last.steps >= every) || last.events.length >= 8 * every) begin(segmentOf(event, copyState(state), base, stepped));
+      }
+      drop();
+    },
+    /**
+     * A keyframe and what followed it, from a recording: for steps that this page did not hear. What it did hear is
+     * not taken twice.
+     * @param {Json[]} events a `key` first, without a hole @param {number} base
+     */
+    graft(events, base) {
+      const [key, ...rest] = events;
+      const last = events.at(-1).seq;
+      const known = spans(segments, key.epoch).find(({ from, to }) => from < last && last <= to);
+      if (known && known.from <= key.seq) return;
+      const next = known?.from ?? Infinity;
+      const segment = segmentOf(key, key.state, base, false);
+      for (const event of rest) if (event.seq <= next) extend(segment, event);
+      if (!segment.steps) return;
+      segments = [...segments, segment].sort((one, other) => one.from - other.from || one.seq - other.seq);
+      count(segment, 1);
+      drop();
+    },
+    /**
+     * The state right after a step, to be read until the next call. `settled`: after what the engine said of the step
+     * too, such as who finished with it.
+     * @param {number} column
+     * @returns {{state: Json, t: number, epoch: string, base: number} | null} null when it is not on the tape
+     */
+    at(column, settled = false) {
+      const segment = segments.findLast(({ exact, from, to }) => (exact ? from <= column : from < column) && column <= to);
+      if (!segment) return null;
+      const ahead = cursor?.segment === segment && (cursor.column < column ? !cursor.settled : cursor.column === column && cursor.settled <= settled);
+      if (!ahead) cursor = { segment, next: 0, column: segment.exact ? segment.from : -Infinity, settled: false, state: copyState(segment.state), t: segment.t };
+      wind(cursor, column, settled);
+      return { state: cursor.state, t: cursor.t, epoch: segment.epoch, base: segment.base };
+    },
+  };
+}
+
+/** What of an epoch is on the tape without a hole: [{from, to}], in seqs. @param {Segment[]} segments */
+function spans(segments, epoch) {
+  const found = [];
+  for (const segment of segments) {
+    if (segment.epoch !== epoch) continue;
+    const last = found.at(-1);
+    if (last && segment.seq <= last.to) last.to = Math.max(last.to, segment.end);
+    else found.push({ from: segment.seq, to: segment.end });
+  }
+  return found;
+}
+
+/** Fold a cursor on to a step that its segment holds. */
+function wind(cursor, column, settled) {
+  const { base, events } = cursor.segment;
+  const on = () => {
+    const event = events[cursor.next];
+    cursor.state = fold(cursor.state, event);
+    cursor.t = event.t;
+    cursor.next += 1;
+    if (event.kind === "step") cursor.column = base + event.step;
+  };
+  while (cursor.column < column) on();
+  if (!settled) return;
+  while (cursor.next < events.length && AFTERMATH.has(events[cursor.next].event)) on();
+  cursor.settled = true;
+}
+
+/** @returns {Segment} one that begins with the state after `event` */
+function segmentOf(event, state, base, exact) {
+  const from = base + state.step;
+  return { epoch: event.epoch, base, seq: event.seq, end: event.seq, t: event.t, state, exact, from, to: from, events: [], steps: 0, bytes: weighState(state) };
+}
+
+function extend(segment, event) {
+  segment.end = event.seq;
+  if (IDLE.has(event.kind)) return;
+  segment.events.push(event);
+  segment.bytes += weigh(event);
+  if (event.kind !== "step") return;
+  segment.to = segment.base + event.step;
+  segment.steps += 1;
+}
+
+// -- how much it is ------------------------------------------------------------------------------
+
+/** Roughly the bytes that a parsed event takes in memory: 8 a place, and a little for every object and string. */
+export function weigh(value) {
+  if (typeof value === "string") return 24 + value.length;
+  if (value === null || typeof value !== "object") return 8;
+  let sum = 32;
+  for (const name in value) sum += weigh(value[name]);
+  return sum;
+}
+
+/** Of a keyframe: a word for each of its two lists of blocks (hashes are shared with events), and what is live. */
+function weighState(state) {
+  let sum = 2048 + 8 * state.blocks.total;
+  for (const id in state.requests) sum += 512 + 8 * state.requests[id].block_table.length;
+  return sum;
+}
