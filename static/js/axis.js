@@ -60,6 +60,12 @@ export function createAxis() {
       if (column <= from) this.right -= from + 1 - column;
       if (column > to) this.right += column - to;
     },
+    /** Put it where it stood. @param {number} right @param {number | null} px */
+    place(right, px) {
+      this.following = false;
+      this.right = right;
+      if (px !== null) Object.assign(this, { px: Math.min(MAX_PX, Math.max(MIN_PX, px)), chosen: true });
+    },
     hold() {
       this.following = false;
     },

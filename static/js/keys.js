@@ -1,6 +1,6 @@
-/** Keys, never inside inputs: Space pause view, L live, ←/→ step, digits panels, T theme, G and S gate, Esc, ?. */
+/** Keys, never inside inputs: Space pause view, L live, ←/→ step, , . events, digits panels, T theme, G and S gate, Esc, ?. */
 
-/** @param {{toggleHold: () => void, live: () => void, walk: (by: number) => void, theme: () => void,
+/** @param {{toggleHold: () => void, live: () => void, walk: (by: number) => void, jump: (by: 1 | -1) => void, theme: () => void,
  *           gate: () => void, step: () => void, clear: () => void, help: () => void}} does */
 export function mountKeys(does) {
   const panels = [...document.querySelectorAll("[data-key]")];
@@ -12,6 +12,8 @@ export function mountKeys(does) {
       l: does.live,
       ArrowLeft: () => does.walk(event.shiftKey ? -10 : -1),
       ArrowRight: () => does.walk(event.shiftKey ? 10 : 1),
+      ",": () => does.jump(-1),
+      ".": () => does.jump(1),
       t: does.theme,
       g: does.gate,
       s: does.step,
@@ -27,8 +29,9 @@ export function mountKeys(does) {
   });
 }
 
+/** In a field, keys are the field's; on the scrubber they are the page's. */
 function isTyping(target) {
-  return target instanceof Element && target.closest("input, textarea, select, [contenteditable], dialog[open]") !== null;
+  return target instanceof Element && target.closest("input:not(#travel input), textarea, select, [contenteditable], dialog[open]") !== null;
 }
 
 function goTo(panel) {

@@ -4,6 +4,7 @@
 
 import { count, duration, finishWords, NONE, plural, requestName } from "./format.js";
 import { stepNumber } from "./history.js";
+import { laneAt } from "./lanes.js";
 import { outputShare } from "./marks.js";
 
 export const LANE_COLUMNS = [
@@ -27,9 +28,15 @@ export function factsOf(lane, { store, state }) {
   return store.held ? (state.requests[lane.id] ?? lane.facts) : lane.facts;
 }
 
+/** A lane as it was at the moment shown. */
+function laneOf(lane, { store, history, until }) {
+  return store.held ? laneAt(lane, history, until) : lane;
+}
+
 /** One row of the table twin. */
-export function laneCells(lane, view) {
-  const facts = factsOf(lane, view);
+export function laneCells(whole, view) {
+  const lane = laneOf(whole, view);
+  const facts = factsOf(whole, view);
   const times = facts.timings ?? {};
   const ms = (us) => (us === null || us === undefined ? NONE : (us / 1000).toFixed(1));
   const queue = facts.scheduled_us === null ? null : facts.scheduled_us - facts.arrival_us;
@@ -63,8 +70,10 @@ function endWords(lane, facts) {
 }
 
 /** One sentence of facts about a lane. */
-export function factWords(lane, view) {
-  const facts = factsOf(lane, view);
+export function factWords(whole, view) {
+  if (whole.arrive > view.until) return "has not arrived yet at this step";
+  const lane = laneOf(whole, view);
+  const facts = factsOf(whole, view);
   const times = facts.timings;
   const parts = [`${count(facts.num_prompt_tokens)} prompt tok`];
   if (facts.num_cached_tokens) parts.push(`${count(facts.num_cached_tokens)} from the cache`);

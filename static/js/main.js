@@ -3,11 +3,12 @@
  */
 
 import { createAxis } from "./axis.js";
-import { mountControls, moveGate, olderSteps, say } from "./controls.js";
+import { mountControls, moveGate, say } from "./controls.js";
 import { mountPanel } from "./frame.js";
-import { backfill } from "./history.js";
+import { epochAt } from "./history.js";
 import { mountKeys } from "./keys.js";
 import { readPalette } from "./palette.js";
+import { mountPermalink } from "./permalink.js";
 import { anatomy } from "./panels/anatomy.js";
 import { mountBanner } from "./panels/banner.js";
 import { mountGate } from "./panels/gate.js";
@@ -19,6 +20,7 @@ import { mountKvSum } from "./panels/kv_sum.js";
 import { latency } from "./panels/latency.js";
 import { mountPrompts } from "./panels/prompts.js";
 import { mountQueue } from "./panels/queue.js";
+import { mountScrubber } from "./panels/scrubber.js";
 import { slots } from "./panels/slots.js";
 import { timeline } from "./panels/timeline.js";
 import { mountWorksheet } from "./panels/worksheet.js";
@@ -28,9 +30,7 @@ import { connect } from "./socket.js";
 import { createStore } from "./store.js";
 import { mountTheme } from "./theme.js";
 import { createTip } from "./tip.js";
-
-/** Steps asked for when the page opens, so that a reload does not lose the picture. */
-const BACKFILL = 600;
+import { createTravel } from "./travel.js";
 
 document.documentElement.dataset.js = "on";
 
@@ -51,8 +51,9 @@ function view() {
   const { engine } = store;
   const state = store.shown;
   const choice = selection.choice;
-  const last = store.held ? store.held.column : (engine?.history.last ?? 0);
+  const last = engine?.history.last ?? 0;
   axis.update(last);
+  const column = store.held?.column ?? last;
   return {
     store,
     engine,
@@ -60,6 +61,9 @@ function view() {
     hello: engine?.hello ?? null,
     history: engine?.history ?? null,
     last,
+    column,
+    until: store.until,
+    base: engine ? epochAt(engine.history, column).base : 0,
     why: whyNothing(engine),
     axis,
     palette,
@@ -86,14 +90,14 @@ const page = {
   tip: createTip(),
   lanesBelow: 0,
   /** The view was moved by hand: it stays where it is until LIVE. */
-  onPan() {
-    store.hold();
-    loop.invalidate();
-  },
+  onPan: () => travel.panned(),
   goLive,
 };
 
+const travel = createTravel({ store, selection, axis, loop, plot: slotsPlot });
+
 mountHeader(page);
+const scrubber = mountScrubber({ ...page, travel });
 mountBanner(page);
 const prompts = mountPrompts(page);
 mountPanel("slots", slots, page, { timed: true });
@@ -109,10 +113,18 @@ mountKvSum(page);
 mountIntensity(page);
 mountControls(page);
 
+mountPermalink({ ...page, travel, say });
+
 selection.subscribe((choice) => {
-  if (choice) holdView();
+  if (choice?.kind === "step") travel.goTo(choice.column);
+  else if (choice) holdView();
   loop.invalidateNow();
 });
+
+/** The widest picture with a time axis. */
+function slotsPlot() {
+  return { left: 0, right: document.querySelector("#panel-slots canvas").clientWidth - slots.gutter };
+}
 
 function holdView() {
   store.hold();
@@ -133,19 +145,6 @@ function move(action) {
   moveGate(action);
 }
 
-/** Choose the step before or after the chosen one. */
-function walk(by) {
-  const { engine } = store;
-  if (!engine) return;
-  const from = selection.choice?.kind === "step" ? selection.choice.column : view().last + (by < 0 ? 1 : 0);
-  const column = Math.min(view().last, from + by);
-  if (!engine.history.steps.has(column)) return;
-  selection.set({ kind: "step", column });
-  const width = document.querySelector("#panel-slots canvas").clientWidth - slots.gutter;
-  axis.reveal(column, { left: 0, right: width });
-  loop.invalidateNow();
-}
-
 const help = document.getElementById("help");
 document.getElementById("live").addEventListener("click", goLive);
 document.getElementById("theme").addEventListener("click", theme.toggle);
@@ -153,7 +152,8 @@ document.getElementById("help-open").addEventListener("click", () => help.showMo
 mountKeys({
   toggleHold: () => (store.held ? goLive() : holdView()),
   live: goLive,
-  walk,
+  walk: travel.walk,
+  jump: scrubber.jump,
   theme: theme.toggle,
   gate: () => move(store.engine?.state?.gate.state === "paused" ? "run" : "pause"),
   step: () => move("step"),
@@ -164,10 +164,12 @@ mountKeys({
 connect({
   frame(frame) {
     if (store.hub !== null && frame.hub !== store.hub) startAnew();
-    const before = store.engine?.epoch ?? null;
+    const before = { epoch: store.engine?.epoch ?? null, gap: store.engine?.history.gaps.at(-1) };
     const follows = store.apply(frame);
     const { engine } = store;
-    if (engine?.state && engine.epoch !== before) fetchOlder(engine);
+    const gap = engine?.history.gaps.at(-1);
+    if (engine?.state && engine.epoch !== before.epoch) travel.fill(engine);
+    else if (engine?.state && gap !== before.gap) travel.fill(engine, Math.max(0, gap.from - 1 - engine.history.base));
     loop.invalidate();
     return follows;
   },
@@ -189,11 +191,8 @@ function startAnew() {
   say("The server was started anew; what the old one said is gone.");
 }
 
-async function fetchOlder(engine) {
-  if (engine.state.step === 0) return;
-  const older = await olderSteps(engine.id, Math.max(0, engine.state.step - BACKFILL), BACKFILL);
-  backfill(engine.history, older, engine.state);
-  loop.invalidate();
+function momentOf({ store, column, base, last }) {
+  return { live: store.held === null, step: column - base, column, behind: last - column };
 }
 
 /** For tests and the curious: read only. */
@@ -210,6 +209,8 @@ window.stepscope = Object.freeze({
   },
   lanes: () => [...(store.engine?.history.lanes.values() ?? [])].map((lane) => structuredClone(lane)),
   finished: () => structuredClone(store.engine?.history.finished ?? []),
+  moment: () => momentOf(view()),
+  tape: () => ({ ...store.engine?.tape.size }),
   gaps: () => structuredClone(store.engine?.history.gaps ?? []),
   kvCells,
   cost: () => structuredClone(loop.cost),

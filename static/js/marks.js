@@ -32,6 +32,18 @@ export function endCap(g, x, y, height, reason, palette) {
   }
 }
 
+/** What lies ahead of the moment shown is pale, and the line before it is that moment. */
+export function drawAhead(g, plot, top, bottom, { axis, palette, until }) {
+  const x = Math.max(plot.left, axis.x(Math.ceil(until), plot));
+  if (x >= plot.right) return;
+  g.globalAlpha = 0.72;
+  g.fillStyle = palette.well;
+  g.fillRect(x, top, plot.right - x, bottom - top);
+  g.globalAlpha = 1;
+  g.fillStyle = palette.fg;
+  g.fillRect(x - 0.5, top, 1, bottom - top);
+}
+
 /** Columns whose events never reached us, and the start of a new engine. */
 export function drawBreaks(g, plot, top, bottom, { axis, history, palette }) {
   for (const gap of history.gaps) {

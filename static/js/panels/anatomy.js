@@ -6,7 +6,8 @@
 
 import { explainStep } from "../explain.js";
 import { count, duration, percent, plural } from "../format.js";
-import { drawBreaks, drawChosenColumn, drawTicks } from "../marks.js";
+import { lastSteps } from "../history.js";
+import { drawAhead, drawBreaks, drawChosenColumn, drawTicks } from "../marks.js";
 import { otherUs } from "../metrics.js";
 import { PHASES } from "../palette.js";
 
@@ -39,6 +40,7 @@ export const anatomy = {
     const top = niceCeiling(Math.max(1000, ...steps.map(([, step]) => step.wall_us)));
     drawScale(g, plot, bottom, top, palette);
     for (const [column, step] of steps) drawStack(g, axis.x(column, plot), axis.px, bottom, (bottom - TOP) / top, step, palette);
+    drawAhead(g, plot, TOP, bottom, view);
     drawBreaks(g, plot, TOP, bottom, view);
     drawChosenColumn(g, plot, TOP, bottom, view);
     drawTicks(g, plot, size.height - TICKS / 2, view);
@@ -55,7 +57,7 @@ export const anatomy = {
   detail(root, view) {
     if (!view.history) return;
     const chosen = view.choice?.kind === "step" ? view.history.steps.get(view.choice.column) : null;
-    const steps = chosen ? [chosen] : lastSteps(view);
+    const steps = chosen ? [chosen] : measured(view);
     root.querySelector(".detail").textContent = chosen ? explainStep(chosen, view.history.notes.get(view.choice.column)) : averageWords(steps);
     const parts = sums(steps);
     for (const phase of PHASES) {
@@ -76,7 +78,7 @@ export const anatomy = {
     const phases = PHASES.filter((phase) => phase !== "draft" || view.hello?.config.speculative?.startsWith("draft:"));
     return {
       columns: ["step", "wall", ...phases, "tokens"],
-      rows: [...view.history.steps].slice(-40).reverse().map(([column, step]) => ({
+      rows: lastSteps(view.history, view.column, 40).map(([column, step]) => ({
         choice: { kind: "step", column },
         cells: [count(step.step), duration(step.wall_us), ...phases.map((phase) => duration(partUs(step, phase))), count(step.num_scheduled_tokens)],
       })),
@@ -92,8 +94,9 @@ function partUs(step, phase) {
   return phase === "other" ? otherUs(step) : (step.phases_us[phase] ?? 0);
 }
 
-function lastSteps({ history }) {
-  return [...history.steps.values()].slice(-WINDOW).filter((step) => !step.gated);
+/** The last steps up to the moment shown, but for gated ones. */
+function measured({ history, column }) {
+  return lastSteps(history, column, WINDOW).map(([, step]) => step).filter((step) => !step.gated);
 }
 
 function sums(steps) {

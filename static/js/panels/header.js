@@ -4,9 +4,8 @@
  */
 
 import { count, duration, milliseconds, percent, plural, rate, statusWords } from "../format.js";
-import { newestSteps } from "../history.js";
+import { newestSteps, stepNumber } from "../history.js";
 import { brokenInvariant, percentile, poolUse, rates, RATE_WINDOW_US } from "../metrics.js";
-import { engineNow } from "../store.js";
 import { windowSamples } from "./latency.js";
 
 /** @param {{loop: any}} page */
@@ -14,6 +13,7 @@ export function mountHeader(page) {
   const root = document.getElementById("top");
   const parts = collect(root);
   const labels = [...document.querySelectorAll("[data-label]")];
+  const present = [...document.querySelectorAll("[data-present]")];
   const speculating = [...document.querySelectorAll("[data-speculating]")];
   const drafting = [...document.querySelectorAll("[data-drafting]")];
   page.loop.add({
@@ -22,6 +22,7 @@ export function mountHeader(page) {
     draw: (view) => {
       showStatus(parts, view);
       showLabels(labels, view);
+      for (const node of present) node.hidden = view.store.held === null;
       const speculative = view.engine?.state?.config.speculative ?? "none";
       for (const node of speculating) node.hidden = speculative === "none";
       for (const node of drafting) node.hidden = !speculative.startsWith("draft:");
@@ -64,11 +65,12 @@ export function byHand(state) {
   return Boolean(state) && (state.gate.state === "paused" || state.gate.per_second !== null);
 }
 
-/** The board's figures are the newest ones, also while the view is held: then it says so. */
-function showLabels(labels, { hello, engine, store }) {
+/** The board's figures are those of the moment shown: when that is held, it says which. */
+function showLabels(labels, { hello, engine, store, history, column }) {
   const kind = { simulated: Boolean(hello?.simulated), gated: byHand(engine?.state) };
   for (const label of labels) {
-    write(label, store.held && label.hasAttribute("data-now") ? "now" : labelWord(label.dataset.label, kind));
+    const held = store.held && label.hasAttribute("data-moment");
+    write(label, held ? `step ${count(stepNumber(history, column))}` : labelWord(label.dataset.label, kind));
   }
 }
 
@@ -79,21 +81,21 @@ export function labelWord(label, { simulated, gated }) {
 }
 
 /** LIVE while following; else how far behind the engine the view is by now. */
-function showLive(button, { store, engine, axis }) {
+function showLive(button, { store, axis, last, column }) {
   const following = axis.following && !store.held;
   button.setAttribute("aria-pressed", String(following));
   if (following) {
     write(button, "LIVE");
     return;
   }
-  const behind = engine ? Math.max(0, Math.round(engine.history.last + 1 - axis.right)) : 0;
+  const behind = last - column;
   write(button, behind ? `HELD · ${plural(behind, "step")} behind · go live` : "HELD · go live");
 }
 
-function showFigures(parts, { engine }) {
-  const state = engine?.state ?? null;
+function showFigures(parts, { engine, state, store, history, column, until }) {
   // Paused by hand or not heard of: there is no rate. Idle: it is 0.
-  const speed = state && engine.about.status === "ready" && !byHand(state) ? rates(newestSteps(engine.history), engineNow(engine)) : { prefill: null, decode: null };
+  const heard = store.held || engine?.about.status === "ready";
+  const speed = state && heard && !byHand(state) ? rates(newestSteps(history, column), store.now) : { prefill: null, decode: null };
   write(parts.decode, rate(speed.decode));
   write(parts.prefill, rate(speed.prefill));
   write(parts["rate-window"], `last ${RATE_WINDOW_US / 1e6} s`);
@@ -103,16 +105,16 @@ function showFigures(parts, { engine }) {
   const use = state && poolUse(state);
   write(parts.kv, percent(use?.usage));
   write(parts["kv-of"], use ? `${count(use.referenced)}/${count(use.total)} blocks` : "of blocks");
-  showMedian(parts, "ttft", engine);
-  showMedian(parts, "tpot", engine);
+  showMedian(parts, "ttft", history, until);
+  showMedian(parts, "tpot", history, until);
   const broken = state && brokenInvariant(state);
   parts.invariant.dataset.ok = String(broken === null);
   write(parts.invariant, !state ? "–" : broken === null ? "holds" : "broken");
   parts.invariant.title = broken ?? "";
 }
 
-function showMedian(parts, name, engine) {
-  const samples = engine ? windowSamples(engine.history, `${name}_us`) : [];
+function showMedian(parts, name, history, until) {
+  const samples = history ? windowSamples(history, until, `${name}_us`) : [];
   const median = percentile(samples, 50);
   const seconds = median !== null && median >= 10_000_000;
   write(parts[name], seconds ? duration(median).slice(0, -2) : milliseconds(median));

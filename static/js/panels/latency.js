@@ -5,6 +5,7 @@
  */
 
 import { count, duration, milliseconds, requestName } from "../format.js";
+import { finishedUntil } from "../history.js";
 import { ENOUGH, percentile, samplesOf } from "../metrics.js";
 
 export const TIMINGS = [
@@ -12,7 +13,7 @@ export const TIMINGS = [
   { name: "tpot_us", label: "TPOT", hue: "decode" }, // the pace is decode's
   { name: "e2e_us", label: "E2E", hue: "fg" },
 ];
-/** Percentiles are over the last this many finished requests that the page has heard of. */
+/** Percentiles are over the last this many finished requests that the page has heard of, up to the moment shown. */
 export const WINDOW = 200;
 const SHOWN = 80;
 const LEFT = 66;
@@ -22,7 +23,7 @@ const GAP = 10;
 export const latency = {
   empty(view) {
     if (!view.state) return view.why;
-    return view.history.finished.length ? null : "No request has finished yet.";
+    return finishedUntil(view.history, view.until).length ? null : "No request has finished yet.";
   },
 
   draw(g, size, view) {
@@ -47,20 +48,20 @@ export const latency = {
   detail(root, view) {
     if (!view.history) return;
     for (const { name } of TIMINGS) writePercentiles(root.querySelector(`[data-timing="${name}"]`), view, name);
-    const gated = view.history.finished.slice(-WINDOW).filter(({ timings }) => timings.gated_us > 0).length;
+    const gated = finishedUntil(view.history, view.until).slice(-WINDOW).filter(({ timings }) => timings.gated_us > 0).length;
     const left = gated ? ` ${count(gated)} gated left out.` : "";
     root.querySelector(".detail").textContent = `Window: the last ${WINDOW} finished requests this page knows. Grey: too few samples to mean much.${left}`;
   },
 
   summary(view) {
-    const n = view.history.finished.length;
+    const n = finishedUntil(view.history, view.until).length;
     return n ? `Latency of ${n} finished requests.` : "Latency: nothing finished yet.";
   },
 
   twin(view) {
     return {
       columns: ["request", ...TIMINGS.map(({ label }) => `${label} ms`), "queue ms", "prefill ms", "output tok", "held by the gate"],
-      rows: view.history.finished.slice(-100).reverse().map(({ id, timings, tokens }) => ({
+      rows: finishedUntil(view.history, view.until).slice(-100).reverse().map(({ id, timings, tokens }) => ({
         choice: { kind: "request", id },
         cells: [
           requestName(id),
@@ -73,13 +74,13 @@ export const latency = {
   },
 };
 
-/** The samples of the window for one timing. */
-export function windowSamples(history, name) {
-  return samplesOf(history.finished.slice(-WINDOW), name);
+/** The samples of the window that ends at a moment, for one timing. */
+export function windowSamples(history, until, name) {
+  return samplesOf(finishedUntil(history, until).slice(-WINDOW), name);
 }
 
-function writePercentiles(line, { history }, name) {
-  const samples = windowSamples(history, name);
+function writePercentiles(line, { history, until }, name) {
+  const samples = windowSamples(history, until, name);
   for (const p of [50, 95, 99]) {
     const cell = line.querySelector(`.p${p}`);
     cell.textContent = milliseconds(percentile(samples, p));
@@ -88,8 +89,8 @@ function writePercentiles(line, { history }, name) {
   line.querySelector(".n").textContent = count(samples.length);
 }
 
-function dotsOf({ history }) {
-  return history.finished.filter(({ timings }) => !(timings.gated_us > 0)).slice(-SHOWN);
+function dotsOf({ history, until }) {
+  return finishedUntil(history, until).filter(({ timings }) => !(timings.gated_us > 0)).slice(-SHOWN);
 }
 
 function bandsOf(size) {

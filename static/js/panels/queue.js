@@ -5,6 +5,7 @@
 
 import { count, duration, plural, requestName, waitWords } from "../format.js";
 import { stepNumber } from "../history.js";
+import { laneAt } from "../lanes.js";
 import { renderTable } from "../table.js";
 
 const PREEMPTIONS_SHOWN = 6;
@@ -27,9 +28,14 @@ export function mountQueue(page) {
       table.hidden = rows.length === 0;
       showDecision(decided, view);
       renderTable(table, { columns: ["request", "waited", "tokens", "why"], rows }, page.selection);
-      writeLines(log, view.history?.preemptions.slice(0, PREEMPTIONS_SHOWN).map((event) => preemptionWords(event, view.history)) ?? []);
+      writeLines(log, preemptionsOf(view).map((event) => preemptionWords(event, view.history)));
     },
   });
+}
+
+/** The last ones before the moment shown, newest first. */
+function preemptionsOf({ history, until }) {
+  return history?.preemptions.filter(({ column }) => column <= until).slice(0, PREEMPTIONS_SHOWN) ?? [];
 }
 
 function emptyWords(view, rows) {
@@ -73,13 +79,14 @@ function urgency({ priority }) {
 }
 
 /** Running, but its prompt is not all computed yet. */
-function prefilling({ state, history }) {
+function prefilling({ state, history, store, until }) {
   const rows = [];
   for (const id of state.queues.running) {
     const request = state.requests[id];
     const total = request.num_prompt_tokens + Math.max(0, request.num_output_tokens - 1);
     if (request.num_computed_tokens >= total) continue;
-    const chunks = history.lanes.get(id)?.chunks ?? 0;
+    const lane = history.lanes.get(id);
+    const { chunks } = !lane ? { chunks: 0 } : store.held ? laneAt(lane, history, until) : lane;
     rows.push({
       choice: { kind: "request", id },
       cells: [requestName(id), "in prefill", `${count(request.num_computed_tokens)}/${count(total)}`, `computing its prompt, ${plural(chunks, "chunk")} done`],

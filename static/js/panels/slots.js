@@ -6,7 +6,8 @@
  */
 
 import { count, endedWords, duration, NONE, plural, requestName } from "../format.js";
-import { drawBreaks, drawChosenColumn, drawTicks, endCap, outputShare } from "../marks.js";
+import { lastSteps } from "../history.js";
+import { drawAhead, drawBreaks, drawChosenColumn, drawTicks, endCap, outputShare } from "../marks.js";
 
 const LEFT = 24;
 export const GUTTER = 94;
@@ -33,6 +34,7 @@ export const slots = {
     drawRows(g, plot, lines, view);
     drawColumns(g, plot, lines, view);
     drawEnds(g, plot, lines, view);
+    drawAhead(g, plot, 0, lines.bottom, view);
     drawBreaks(g, plot, 0, lines.bottom, view);
     drawChosenColumn(g, plot, 0, lines.bottom, view);
     drawNow(g, plot, lines, view);
@@ -67,10 +69,9 @@ export const slots = {
   },
 
   twin(view) {
-    const rows = [...view.history.steps].slice(-40).reverse();
     return {
       columns: ["step", "prefill tok", "decode tok", "budget", "busy slots", "rows", "guesses right", "ended because"],
-      rows: rows.map(([column, step]) => ({
+      rows: lastSteps(view.history, view.column, 40).map(([column, step]) => ({
         choice: { kind: "step", column },
         cells: [
           count(step.step),
@@ -269,28 +270,21 @@ function notch(g, x, y, height, palette) {
   g.fill();
 }
 
-/** Who holds each slot at the right edge. */
+/** Who holds each slot at the moment shown, at the right edge. */
 function drawNow(g, plot, lines, view) {
   if (lines.height < 11) return;
   g.textAlign = "left";
-  for (const { slot, lane } of holders(view)) {
-    g.fillStyle = view.lit.any && !view.lit.requests.has(lane.id) ? view.palette.muted : view.palette.fg;
-    const facts = view.state.requests[lane.id];
-    g.fillText(`${requestName(lane.id)} ${outputShare(facts)}`, plot.right + 8, lines.top + (slot + 0.5) * lines.height);
+  for (const { id, slot } of holders(view)) {
+    g.fillStyle = view.lit.any && !view.lit.requests.has(id) ? view.palette.muted : view.palette.fg;
+    g.fillText(`${requestName(id)} ${outputShare(view.state.requests[id])}`, plot.right + 8, lines.top + (slot + 0.5) * lines.height);
   }
 }
 
-function* holders({ history, axis }) {
-  const edge = axis.right;
-  for (const lane of history.lanes.values()) {
-    const stay = lane.stays.find(({ from, to }) => from < edge + 1 && (to === null || to > edge));
-    if (stay) yield { slot: stay.slot, lane };
-  }
+function holders({ state }) {
+  return state.queues.running.map((id) => ({ id, slot: state.requests[id].slot }));
 }
 
 function hitNow(slot, view) {
-  for (const holder of holders(view)) {
-    if (holder.slot === slot) return { choice: { kind: "request", id: holder.lane.id } };
-  }
-  return null;
+  const holder = holders(view).find((each) => each.slot === slot);
+  return holder ? { choice: { kind: "request", id: holder.id } } : null;
 }

@@ -7,7 +7,8 @@
 import { explainStep, hitWords } from "../explain.js";
 import { count, duration, plural, requestName } from "../format.js";
 import { factsOf, factWords, LANE_COLUMNS, laneCells } from "../lane_words.js";
-import { drawBreaks, drawChosenColumn, drawTicks, endCap, hollow, outputShare } from "../marks.js";
+import { isLive } from "../lanes.js";
+import { drawAhead, drawBreaks, drawChosenColumn, drawTicks, endCap, hollow, outputShare } from "../marks.js";
 import { GUTTER } from "./slots.js";
 
 const LEFT = 24;
@@ -37,11 +38,12 @@ export const timeline = {
     for (const lane of lanes) drawWaits(g, lane, lines, plot, view);
     drawWork(g, lines, plot, view);
     for (const lane of lanes) drawOutline(g, lane, lines, plot, view);
+    drawAhead(g, plot, 0, bottom, view);
     drawBreaks(g, plot, 0, bottom, view);
     drawChosenColumn(g, plot, 0, bottom, view);
     g.restore();
     if (lines.height < DENSE) g.font = view.palette.smallFont;
-    for (const lane of lanes) if (middle(lane, lines) + 4 < bottom) drawLabel(g, lane, lines, plot, view);
+    for (const lane of lanes) if (middle(lane, lines) + 4 < bottom) drawLabel(g, lane, lanes, lines, plot, view);
     g.font = view.palette.font;
     drawTicks(g, plot, size.height - TICKS / 2, view);
     view.page.lanesBelow = Math.max(0, lines.rows - Math.floor((bottom - TOP) / lines.height));
@@ -77,7 +79,8 @@ export const timeline = {
   },
 
   twin(view) {
-    const lanes = [...view.history.lanes.values()].slice(-60).sort((a, b) => b.arrive - a.arrive);
+    const known = [...view.history.lanes.values()].filter((lane) => lane.arrive <= view.until);
+    const lanes = known.slice(-60).sort((a, b) => b.arrive - a.arrive);
     return {
       columns: LANE_COLUMNS,
       rows: lanes.map((lane) => ({ choice: { kind: "request", id: lane.id }, cells: laneCells(lane, view) })),
@@ -85,22 +88,22 @@ export const timeline = {
   },
 };
 
-function detailWords({ choice, history, last, page, store, state, engine }) {
+function detailWords({ choice, history, column, until, base, page, store, state }) {
   const lane = choice?.kind === "request" ? history.lanes.get(choice.id) : null;
-  if (lane) return `${requestName(lane.id)} · ${factWords(lane, { store, state })}`;
+  if (lane) return `${requestName(lane.id)} · ${factWords(lane, { store, state, history, until })}`;
   const step = choice?.kind === "step" ? history.steps.get(choice.column) : null;
   if (step) return explainStep(step, history.notes.get(choice.column));
-  if (engine?.state?.gate.hit) return hitDetail(engine);
-  if (engine?.state?.gate.state === "paused" && history.steps.has(last)) return explainStep(history.steps.get(last), history.notes.get(last));
+  if (state?.gate.hit) return hitDetail(history, base, state.gate.hit);
+  const shown = history.steps.get(column);
+  if (shown && (store.held?.visited || state?.gate.state === "paused")) return explainStep(shown, history.notes.get(column));
   const below = page.lanesBelow ? `${plural(page.lanesBelow, "more lane does", "more lanes do")} not fit; the table has them all. ` : "";
   return `${below}Click a lane, a step number or a block to light it up in every panel.`;
 }
 
 /** What closed the gate, on the first screen too. */
-function hitDetail({ history, state }) {
-  const column = history.base + state.gate.hit.step;
-  const step = history.steps.get(column);
-  return step ? `Stopped by ${state.gate.hit.on}. ${explainStep(step, history.notes.get(column))}` : hitWords(state.gate.hit);
+function hitDetail(history, base, hit) {
+  const step = history.steps.get(base + hit.step);
+  return step ? `Stopped by ${hit.on}. ${explainStep(step, history.notes.get(base + hit.step))}` : hitWords(hit);
 }
 
 function plotOf(size) {
@@ -243,22 +246,23 @@ function outcomeWords(times) {
 }
 
 /** Where the next lane of the same row begins, so that a label ends before it. */
-function roomAfter(lane, plot, { axis, history }) {
+function roomAfter(lane, lanes, plot, { axis }) {
   let room = plot.right + GUTTER;
-  for (const other of history.lanes.values()) {
+  for (const other of lanes) {
     if (other.row === lane.row && other.arrive >= lane.end.at) room = Math.min(room, axis.x(other.arrive, plot) - 8);
   }
   return room;
 }
 
-/** While it runs: its progress, right of "now". Once it ended: what came of it, right of its cap. */
-function drawLabel(g, lane, lines, plot, view) {
-  const { axis, palette, lit } = view;
+/** While it runs: its progress, right of "now". Once it ended: what came of it, right of its cap. Ahead: nothing. */
+function drawLabel(g, lane, lanes, lines, plot, view) {
+  const { axis, palette, lit, until } = view;
   const y = middle(lane, lines);
-  const ended = lane.end && lane.end.at <= axis.right;
+  const live = isLive(lane, until);
+  if (!live && (lane.arrive > until || lane.end.at > axis.right)) return;
   g.textAlign = "left";
   g.fillStyle = lit.any && !lit.requests.has(lane.id) ? palette.idle : palette.fg;
-  if (!ended) {
+  if (live) {
     const facts = factsOf(lane, view);
     const state = facts.status === "waiting" ? "waits" : outputShare(facts);
     g.fillText(`${requestName(lane.id)} ${state}`, plot.right + 8, y);
@@ -266,7 +270,7 @@ function drawLabel(g, lane, lines, plot, view) {
   }
   const x = axis.x(lane.end.at, plot) + 11;
   if (x < plot.left || x > plot.right + 8) return;
-  const room = roomAfter(lane, plot, view);
+  const room = roomAfter(lane, lanes, plot, view);
   if (x + g.measureText(requestName(lane.id)).width > room) return;
   g.fillText(requestName(lane.id), x, y);
   if (lines.height < DENSE) return;

@@ -1,0 +1,47 @@
+/**
+ * The scrubber: which moment is shown, on a line from the oldest step that this page knows to the newest one, and the
+ * way to the next event of a kind. Dragging it, its arrow keys and the page's own keys do the same.
+ */
+
+import { count } from "../format.js";
+import { oldestColumn, stepNumber } from "../history.js";
+
+/** @param {any} page */
+export function mountScrubber({ loop, travel }) {
+  const form = /** @type {HTMLFormElement} */ (document.getElementById("travel"));
+  const line = /** @type {HTMLInputElement} */ (form.elements.namedItem("moment"));
+  const kind = /** @type {HTMLSelectElement} */ (form.elements.namedItem("kind"));
+  const where = form.querySelector("output");
+  const jump = (by) => travel.jump(kind.value, by);
+
+  form.addEventListener("submit", (event) => event.preventDefault());
+  line.addEventListener("input", () => travel.walkTo(line.valueAsNumber));
+  for (const button of form.querySelectorAll("[data-walk]")) button.addEventListener("click", () => travel.walk(Number(button.dataset.walk)));
+  for (const button of form.querySelectorAll("[data-jump]")) button.addEventListener("click", () => jump(Number(button.dataset.jump)));
+
+  loop.add({
+    id: "scrubber",
+    visible: true,
+    draw(view) {
+      if (!view.history) return;
+      set(line, "min", Math.min(oldestColumn(view.history), view.last));
+      set(line, "max", view.last);
+      if (line.valueAsNumber !== view.column) line.value = String(view.column);
+      const words = whereWords(view);
+      if (where.value !== words) where.value = words;
+      if (line.getAttribute("aria-valuetext") !== words) line.setAttribute("aria-valuetext", words);
+    },
+  });
+  return { jump };
+}
+
+function set(line, name, value) {
+  if (line[name] !== String(value)) line[name] = String(value);
+}
+
+/** "step 4,812 · 214 behind", "live · step 5,026". */
+export function whereWords({ store, history, column, last }) {
+  const step = `step ${count(stepNumber(history, column))}`;
+  if (store.held === null) return `live · ${step}`;
+  return column === last ? `${step} · held` : `${step} · ${count(last - column)} behind`;
+}

@@ -1,0 +1,118 @@
+/**
+ * The permalink: the address says what is looked at, so that the same address opens it again: the engine and its
+ * epoch, the step shown, what is chosen, and how the axis stands. Live with nothing chosen there is nothing to say.
+ *
+ * @typedef {Object} Place
+ * @property {string} engine
+ * @property {string} epoch
+ * @property {number | null} step        null: live
+ * @property {boolean} settled           after what the engine said of the step, too
+ * @property {import("./selection.js").Choice | null} choice   a step is named by its number here
+ * @property {number | null} right       step at the right edge of the axis
+ * @property {number | null} px          width of a step on the axis
+ */
+
+import { epochAt } from "./history.js";
+
+/** @param {any} view what panels draw @returns {string} "#…", or "" when there is nothing to say */
+export function hashOf({ engine, history, store, choice, axis }) {
+  const { held } = store;
+  if (!engine?.epoch || (held === null && choice === null)) return "";
+  const epoch = epochAt(history, held?.column ?? history.last);
+  const fields = new URLSearchParams({ engine: engine.id, epoch: epoch.id });
+  if (held) {
+    fields.set("step", String(held.column - epoch.base));
+    if (Number.isInteger(held.until)) fields.set("settled", "1");
+    fields.set("right", String(Math.round(axis.right) - epoch.base));
+  }
+  if (choice) fields.set("choose", `${choice.kind}:${choice.kind === "step" ? choice.column - epoch.base : choice.id}`);
+  if (axis.chosen) fields.set("px", String(axis.px));
+  return `#${fields.toString().replaceAll("%3A", ":")}`;
+}
+
+/** @param {string} hash @returns {Place | null} null when it is not one of ours */
+export function placeOf(hash) {
+  const fields = new URLSearchParams(hash.slice(1));
+  const engine = fields.get("engine");
+  const epoch = fields.get("epoch");
+  if (!engine || !epoch) return null;
+  return {
+    engine,
+    epoch,
+    step: whole(fields.get("step")),
+    settled: fields.get("settled") === "1",
+    choice: choiceOf(fields.get("choose") ?? ""),
+    right: whole(fields.get("right")),
+    px: whole(fields.get("px")),
+  };
+}
+
+/** @returns {import("./selection.js").Choice | null} */
+function choiceOf(text) {
+  const at = text.indexOf(":");
+  const [kind, name] = [text.slice(0, at), text.slice(at + 1)];
+  const number = whole(name);
+  if (kind === "request" && name) return { kind, id: name };
+  if (kind === "block" && number !== null) return { kind, id: number };
+  if (kind === "step" && number !== null) return { kind, column: number };
+  return null;
+}
+
+function whole(text) {
+  return text !== null && /^\d{1,15}$/.test(text) ? Number(text) : null;
+}
+
+/**
+ * Keep the address up to date, and go where it points when it is opened or changed.
+ * @param {{loop: any, selection: any, axis: any, travel: any, view: () => any, say: (text: string) => void, goLive: () => void}} page
+ */
+export function mountPermalink({ loop, selection, axis, travel, view, say, goLive }) {
+  let wanted = placeOf(location.hash);
+  let written = location.hash;
+
+  /** Go there; once something is known of the engine. */
+  function open(place) {
+    const { engine, history } = view();
+    const epoch = history.epochs.find(({ id }) => id === place.epoch);
+    if (place.engine !== engine.id || !epoch) {
+      say("That address is of an engine that has ended; this is the one that runs now.");
+      return;
+    }
+    const { base } = epoch;
+    const choice = place.choice?.kind === "step" ? { kind: "step", column: base + place.choice.column } : place.choice;
+    selection.clear();
+    if (choice) selection.set(choice);
+    if (place.step === null) {
+      goLive();
+      return;
+    }
+    axis.place(base + (place.right ?? place.step + 1), place.px);
+    travel.goTo(base + place.step, place.settled);
+  }
+
+  window.addEventListener("hashchange", () => {
+    const place = placeOf(location.hash);
+    if (place === null || location.hash === written) return;
+    written = location.hash;
+    wanted = place;
+    loop.invalidateNow();
+  });
+  loop.add({
+    id: "permalink",
+    visible: true,
+    draw() {},
+    refresh(now) {
+      if (!now.engine?.state) return;
+      if (wanted) {
+        const place = wanted;
+        wanted = null;
+        open(place);
+        return;
+      }
+      const hash = hashOf(now);
+      if (hash === written) return;
+      written = hash;
+      window.history.replaceState(null, "", hash || location.pathname + location.search);
+    },
+  });
+}

@@ -1,0 +1,164 @@
+/**
+ * Time travel: which moment the page shows, and the ways to another one: a step back or forth, a place on the axis,
+ * the next or previous event of a kind. What the tape of this page does not hold is asked of the server once.
+ *
+ * @typedef {"preempted" | "finished" | "slow"} Kind what to jump to
+ */
+
+import { olderSteps, say } from "./controls.js";
+import { backfill, epochAt, oldestColumn, stepNumber } from "./history.js";
+import { count } from "./format.js";
+import { readRecording, stepsAndNotes } from "./recording.js";
+
+/** Steps asked for when the page opens, so that a reload does not lose the picture; and at once for a gap. */
+const BACKFILL = 600;
+/** A step is slow when it takes more than this many times the median. */
+const SLOW = 2;
+/** After the server could not help it is not asked again for so long. */
+const PATIENCE_MS = 5000;
+
+/**
+ * @param {{store: any, selection: any, axis: any, loop: any, plot: () => {left: number, right: number}}} page `plot` is
+ *        the widest picture with a time axis
+ */
+export function createTravel({ store, selection, axis, loop, plot }) {
+  /** The column that was asked for last, while the server is asked for its state. */
+  let wanted = /** @type {{column: number, settled: boolean} | null} */ (null);
+  let reading = false;
+  let patientUntil = -Infinity;
+
+  /** Show the moment after a step. */
+  function goTo(column, settled = false) {
+    store.hold();
+    axis.hold();
+    axis.reveal(column, plot());
+    if (store.visit(column, settled)) wanted = null;
+    else askFor(column, settled);
+    loop.invalidateNow();
+  }
+
+  async function askFor(column, settled) {
+    const { engine } = store;
+    wanted = { column, settled };
+    if (reading) return;
+    if (performance.now() > patientUntil) {
+      reading = true;
+      await readPast(engine);
+    }
+    reading = false;
+    const target = wanted;
+    wanted = null;
+    if (target === null || store.held === null || engine !== store.engine) return;
+    if (!store.visit(target.column, target.settled)) {
+      patientUntil = performance.now() + PATIENCE_MS;
+      say(`What the engine held after step ${count(stepNumber(engine.history, target.column))} is not kept any more.`);
+    }
+    loop.invalidateNow();
+  }
+
+  /** The step before or after the one shown; a request or a block that is chosen stays so. @param {number} by */
+  function walk(by) {
+    const { history } = store.engine ?? {};
+    if (!history) return;
+    const until = Math.min(store.until, history.last + 1);
+    const from = by < 0 ? Math.ceil(until - 0.5) : Math.ceil(until) - 1;
+    const column = knownStep(history, from + by, Math.sign(by));
+    if (column !== null) show(column);
+  }
+
+  /** Show a step, and choose it unless something else is chosen. */
+  function show(column, settled = false) {
+    const { choice } = selection;
+    const chosen = choice === null || choice.kind === "step";
+    if (chosen && choice?.column !== column) selection.set({ kind: "step", column });
+    goTo(column, settled);
+  }
+
+  return {
+    goTo,
+    walk,
+    /** The known step that is nearest to a column. @param {number} column */
+    walkTo(column) {
+      const known = store.engine && knownStep(store.engine.history, column, -1);
+      if (known !== null) show(known);
+    },
+    /** The next (+1) or previous (-1) event of a kind. @param {Kind} kind @param {1 | -1} by */
+    jump(kind, by) {
+      const { history } = store.engine ?? {};
+      if (!history) return;
+      const from = store.held?.visited ? store.held.column : history.last + 1;
+      const column = findEvent(history, kind, from, by);
+      if (column === null) say(`No ${by < 0 ? "earlier" : "later"} ${KIND_WORDS[kind]} is known to this page.`);
+      else show(column, kind === "finished");
+    },
+    /** The axis was moved by hand: the moment shown stays in the picture. */
+    panned() {
+      store.hold();
+      const { engine, held } = store;
+      if (!engine || !held) return;
+      const { from, to } = axis.span(plot());
+      const within = Math.min(Math.max(held.column, from + 1), to);
+      const column = within === held.column ? null : knownStep(engine.history, within, within < held.column ? -1 : 1);
+      if (column !== null && !store.visit(column)) askFor(column, false);
+      loop.invalidate();
+    },
+    /** Steps and notes from the server that this page did not hear. @param {any} engine @param {number} since a step */
+    async fill(engine, since = Math.max(0, engine.state.step - BACKFILL)) {
+      const { epoch, state } = engine;
+      const upTo = state.step;
+      for (let from = since; from < upTo; ) {
+        const missed = await olderSteps(engine.id, from, BACKFILL);
+        if (engine.epoch !== epoch) return;
+        backfill(engine.history, missed, engine.state);
+        loop.invalidate();
+        from = missed.steps.length === BACKFILL ? missed.steps.at(-1).step : upTo;
+      }
+    },
+  };
+}
+
+/** Put what the server's ring holds of this epoch on the tape and into the history. */
+async function readPast(engine) {
+  const { epoch, history, tape } = engine;
+  const older = { steps: [], requests: [] };
+  const ended = {};
+  await readRecording(engine.id, (events) => {
+    if (events[0].epoch !== epoch) return;
+    for (const [id, facts] of Object.entries(events[0].state.requests)) if (facts.status === "finished") ended[id] = facts;
+    const { steps, requests } = stepsAndNotes(events);
+    older.steps.push(...steps);
+    older.requests.push(...requests);
+    tape.graft(events, epochAt(history, history.last).base);
+  });
+  if (engine.epoch === epoch) backfill(history, older, { ...engine.state, requests: { ...ended, ...engine.state.requests } });
+}
+
+/** The nearest column with a step, from a column on in a direction; the last one before the end otherwise. */
+function knownStep(history, column, direction) {
+  const oldest = oldestColumn(history);
+  const start = Math.min(history.last, Math.max(oldest, column));
+  for (let at = start; at >= oldest && at <= history.last; at += direction) if (history.steps.has(at)) return at;
+  for (let at = start; at >= oldest && at <= history.last; at -= direction) if (history.steps.has(at)) return at;
+  return null;
+}
+
+// -- events --------------------------------------------------------------------------------------
+
+const KIND_WORDS = { preempted: "preemption", finished: "end of a request", slow: "slow step" };
+
+/** The column of the next event of a kind, beyond `from`. @param {Kind} kind @returns {number | null} */
+export function findEvent(history, kind, from, by) {
+  const limit = kind === "slow" ? slowUs(history) : 0;
+  const oldest = oldestColumn(history);
+  for (let column = from + by; column >= oldest && column <= history.last; column += by) {
+    const step = history.steps.get(column);
+    if (step && (kind === "slow" ? step.wall_us > limit : history.notes.get(column)?.[kind].length)) return column;
+  }
+  return null;
+}
+
+/** From when on a step is slow; a hand on the gate makes none so. */
+function slowUs({ steps }) {
+  const walls = [...steps.values()].filter(({ gated }) => !gated).map(({ wall_us }) => wall_us).sort((a, b) => a - b);
+  return walls.length ? SLOW * walls[Math.floor(walls.length / 2)] : Infinity;
+}
