@@ -200,7 +200,7 @@ def test_waiting_times_stand_while_the_view_is_held(page: Page, served: Served) 
         waited = page.locator("#panel-queue tbody td:nth-child(2)")
         page.wait_for_timeout(600)  # the queue is written at most twice a second
         held = waited.inner_text()
-        expect(page.locator(".board .label")).to_contain_text("now")
+        expect(page.locator(".board .label")).to_contain_text("step ")
         page.wait_for_timeout(600)
         assert waited.inner_text() == held
         page.keyboard.press(" ")
