@@ -38,7 +38,7 @@ CHOICES = {
     "load_format": ("auto", "safetensors", "gguf", "dummy"),
     "device": ("auto", "cpu", "cuda"),
     "dtype": ("auto", "float32", "bfloat16", "float16"),
-    "kv_cache_dtype": ("auto", "int8"),
+    "kv_cache_dtype": ("auto", "int8", "fp8"),
     "batching": ("continuous", "static"),
     "scheduling_policy": ("fcfs", "priority", "shortest-first"),
 }
@@ -53,7 +53,7 @@ class EngineConfig:
     load_format: str = "auto"  # auto | safetensors | gguf | dummy
     device: str = "auto"  # auto | cpu | cuda
     dtype: str = "auto"  # auto | float32 | bfloat16 | float16
-    kv_cache_dtype: str = "auto"  # auto | int8
+    kv_cache_dtype: str = "auto"  # auto | int8 | fp8
     max_model_len: int | None = None  # tokens of one request, prompt and output together
     block_size: int = 16  # tokens per KV block
     num_blocks: int | None = None

@@ -85,7 +85,7 @@ class MemoryFacts:
     bytes_per_token: int  # keys, values and their scales; a draft model's too
     bytes_per_block: int
     draft_bytes_per_token: int = 0  # the draft model's share of bytes_per_token
-    kv_dtype: str  # of the cached keys and values: "float32" | "int8" | "none"
+    kv_dtype: str  # of the cached keys and values: "float32" | "int8" | "float8_e4m3fn" | "none"
     available: int | None
     sum_text: str
 

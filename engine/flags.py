@@ -13,7 +13,7 @@ _HELP = {
     "load_format": "how to read the model; dummy makes random weights for a config.json",
     "device": "where to run",
     "dtype": "of weights and activations; auto is float32 on a CPU",
-    "kv_cache_dtype": "of cached keys and values; auto is float32 on a CPU, int8 takes a quarter of that",
+    "kv_cache_dtype": "of cached keys and values; auto is float32 on a CPU, int8 and fp8 take a quarter of that",
     "max_model_len": "most tokens of one request, prompt and output together",
     "block_size": "tokens per KV block",
     "num_blocks": "size of the KV pool in blocks; default from memory",

@@ -1,7 +1,7 @@
 """The KV pool: how large it is, and its tensors.
 
-The sizing sum. One token takes 2 × layers × kv_heads × head_dim elements (key and value), and in int8 a scale of four
-bytes for each head's 2 × layers × kv_heads. A draft model's tensors lie under the same block ids and are counted in.
+The sizing sum. One token takes 2 × layers × kv_heads × head_dim elements (key and value), and in int8 and fp8 a scale of
+four bytes for each head's 2 × layers × kv_heads. A draft model's tensors lie under the same block ids and are counted in.
 Unless told otherwise a CPU pool holds `max_num_seqs` × 1,024 tokens, but no more than a quarter of the memory this
 process may still use. `auto` is fp32 on a CPU whatever the weights' dtype: the attention kernel works in fp32.
 """
@@ -23,8 +23,8 @@ from engine.speculative import parse_speculation
 DEFAULT_TOKENS_PER_SEQ = 1024
 DEFAULT_MAX_MODEL_LEN = 4096
 MEMORY_SHARE = 4  # the default pool takes at most one part in so many of the available memory
-KV_DTYPES = {"auto": torch.float32, "int8": torch.int8}
-SCALE_BYTES = {torch.float32: 0, torch.int8: 4}  # per token and head
+KV_DTYPES = {"auto": torch.float32, "int8": torch.int8, "fp8": torch.float8_e4m3fn}
+SCALE_BYTES = {torch.float32: 0, torch.int8: 4, torch.float8_e4m3fn: 4}  # per token and head
 
 
 def kv_bytes_per_token(

@@ -1,4 +1,4 @@
-"""One layer's share of the KV pool: its layout, and int8 storage with a scale per token and head.
+"""One layer's share of the KV pool: its layout, and int8 or fp8 storage with a scale per token and head.
 
 Layout. Keys and values of one layer are `[num_blocks, num_kv_heads, block_size, head_dim]`: the 16 tokens that one KV
 head has in one block lie together, which is what a loop over (row, KV head) reads. Slot s of a slot mapping is
@@ -6,25 +6,30 @@ token `s % block_size` of block `s // block_size`; slot -1 is padding and stores
 
 Scales. What is stored times its scale is the key or value. A scale is written once, together with its token, and
 depends on nothing but that token's numbers: so a block can be shared, evicted and computed again like any other.
-An int8 cache holds round(x / scale) with scale = max |x| / 127. A cache of floats has the scale 1 everywhere, and keeps
-that one number only once.
+An int8 cache holds round(x / scale) with scale = max |x| / 127, an fp8 one (e4m3) the float nearest to x / scale with
+scale = max |x| / 448; ties go to even in both. A cache of floats has the scale 1 everywhere, and keeps that one number
+only once.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 from torch import Tensor
 
-INT8_STEP = 1 / 127  # of the largest number of a head
+QUANTIZED_STEPS: Final = {torch.int8: 1 / 127, torch.float8_e4m3fn: 1 / 448}
+"""Of the dtypes that come with scales: the scale per largest number of a head."""
+
+LEAST_SCALE: Final = torch.finfo(torch.float32).tiny  # a head of smaller numbers counts as zeros: 1 / scale is finite
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayerCache:
     """See the module's docstring."""
 
-    keys: Tensor  # [num_blocks, num_kv_heads, block_size, head_dim], floats or int8
+    keys: Tensor  # [num_blocks, num_kv_heads, block_size, head_dim], floats, int8 or fp8
     values: Tensor  # the same
     key_scales: Tensor  # [num_blocks, num_kv_heads, block_size] fp32
     value_scales: Tensor  # the same
@@ -37,7 +42,7 @@ class LayerCache:
             return torch.empty(shape, dtype=dtype, device=device)
 
         def scales() -> Tensor:
-            if dtype == torch.int8:
+            if dtype in QUANTIZED_STEPS:
                 return torch.empty(shape[:3], dtype=torch.float32, device=device)
             return torch.ones((), device=device).expand(shape[:3])
 
@@ -45,14 +50,15 @@ class LayerCache:
 
     @property
     def quantized(self) -> bool:
-        return self.keys.dtype == torch.int8
+        return self.keys.dtype in QUANTIZED_STEPS
 
 
-def quantize(x: Tensor) -> tuple[Tensor, Tensor]:
-    """x [..., head_dim] as (int8 like x, scales [...] fp32); zeros have the scale 0."""
-    scales = x.abs().amax(-1).float() * INT8_STEP
-    inverse = torch.where(scales > 0, scales.reciprocal(), 0.0)
-    return (x * inverse[..., None]).round().to(torch.int8), scales
+def quantize(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """x [..., head_dim] as (`dtype` like x, scales [...] fp32); zeros have the scale 0."""
+    scales = x.abs().amax(-1).float() * QUANTIZED_STEPS[dtype]
+    inverse = torch.where(scales >= LEAST_SCALE, scales.reciprocal(), 0.0)
+    scaled = x * inverse[..., None]
+    return (scaled if dtype.is_floating_point else scaled.round()).to(dtype), scales
 
 
 def store_kv(k: Tensor, v: Tensor, cache: LayerCache, slot_mapping: Tensor) -> None:
@@ -63,9 +69,10 @@ def store_kv(k: Tensor, v: Tensor, cache: LayerCache, slot_mapping: Tensor) -> N
     block, offset = slots // block_size, slots % block_size
     for x, pool, scales in ((k, cache.keys, cache.key_scales), (v, cache.values, cache.value_scales)):
         if cache.quantized:
-            pool[block, :, offset], scales[block, :, offset] = quantize(x[kept])
+            stored, scales[block, :, offset] = quantize(x[kept], pool.dtype)
         else:
-            pool[block, :, offset] = x[kept].to(pool.dtype)
+            stored = x[kept].to(pool.dtype)
+        pool[block, :, offset] = stored
 
 
 def gather_kv(cache: LayerCache, blocks: Tensor, seq_len: int) -> tuple[Tensor, Tensor]:
@@ -74,7 +81,7 @@ def gather_kv(cache: LayerCache, blocks: Tensor, seq_len: int) -> tuple[Tensor, 
     def tokens(pool: Tensor, scales: Tensor) -> Tensor:
         chosen = pool[blocks]  # [num_blocks, num_kv_heads, block_size, head_dim]
         if cache.quantized:
-            chosen = chosen * scales[blocks][..., None]
+            chosen = chosen.float() * scales[blocks][..., None]
         chosen = chosen.transpose(0, 1)
         return chosen.reshape(chosen.shape[0], -1, chosen.shape[3])[:, :seq_len]
 

@@ -5,7 +5,7 @@ one token, which is every decoding request, go through one call of one compiled 
 is gathered, nothing padded to the longest. Rows of several tokens are few and compute-bound; each is gathered
 and handed to torch's fused attention, which is five times quicker there than a scalar loop.
 
-The cache is of fp32 or of int8, and the kernel the same: a token's scale comes in once per score and once per weight.
+The cache is of fp32, int8 or fp8, and the kernel the same: a token's scale comes in once per score and once per weight.
 
 The kernel makes one pass over a row's blocks with the online softmax of FlashAttention (arXiv:2205.14135): running
 maximum m and sum l; when a block raises the maximum, what was summed so far is scaled by exp(m_old - m_new).
@@ -25,7 +25,8 @@ from numba import prange
 from torch import Tensor
 
 from engine.attention.base import AttentionMetadata, Chunk
-from engine.attention.cache import INT8_STEP, LayerCache, gather_kv
+from engine.attention.cache import LEAST_SCALE, QUANTIZED_STEPS, LayerCache, gather_kv
+from engine.attention.fp8 import nearest, number
 from engine.compiled import compiled, exp_of_negative
 
 
@@ -34,12 +35,13 @@ def paged_attention(qkv: Tensor, cache: LayerCache, meta: AttentionMetadata) -> 
     dtype = qkv.dtype
     qkv = qkv.float().contiguous()
     num_heads = qkv.shape[1] - 2 * cache.keys.shape[1]
-    keys, values = cache.keys.numpy(), cache.values.numpy()
+    keys, values = _array(cache.keys), _array(cache.values)
     key_scales, value_scales = cache.key_scales.numpy(), cache.value_scales.numpy()
     if cache.quantized:
         first_v = qkv.shape[1] - keys.shape[1]
-        _store_int8(qkv.numpy(), num_heads, meta.slot_mapping.numpy(), keys, key_scales)
-        _store_int8(qkv.numpy(), first_v, meta.slot_mapping.numpy(), values, value_scales)
+        step = np.float32(QUANTIZED_STEPS[cache.keys.dtype])
+        _store_quantized(qkv.numpy(), num_heads, meta.slot_mapping.numpy(), keys, key_scales, step)
+        _store_quantized(qkv.numpy(), first_v, meta.slot_mapping.numpy(), values, value_scales, step)
     else:
         _store(qkv.numpy(), meta.slot_mapping.numpy(), keys, values)
     out = torch.empty(len(qkv), num_heads, qkv.shape[2])
@@ -62,6 +64,11 @@ def paged_attention(qkv: Tensor, cache: LayerCache, meta: AttentionMetadata) -> 
     for chunk in meta.chunks:
         out[chunk.start : chunk.end] = _attend_chunk(qkv[chunk.start : chunk.end, :num_heads], cache, chunk)
     return out.to(dtype)
+
+
+def _array(pool: Tensor) -> np.ndarray[Any, Any]:
+    """numpy has no fp8: its bytes."""
+    return pool.view(torch.uint8).numpy() if pool.dtype == torch.float8_e4m3fn else pool.numpy()
 
 
 def _attend_chunk(q: Tensor, cache: LayerCache, chunk: Chunk) -> Tensor:
@@ -90,7 +97,7 @@ def _store(qkv: Any, slot_mapping: Any, keys: Any, values: Any) -> None:
 
 
 @compiled(fastmath=False)  # so that what is stored equals what `quantize` stores, bit for bit
-def _store_int8(qkv: Any, first: Any, slot_mapping: Any, pool: Any, scales: Any) -> None:
+def _store_quantized(qkv: Any, first: Any, slot_mapping: Any, pool: Any, scales: Any, step: Any) -> None:
     """The heads from `first` on to their slots of `pool`, each divided by its own scale; see `cache.quantize`."""
     num_kv_heads, block_size = pool.shape[1], pool.shape[2]
     for token in range(qkv.shape[0]):
@@ -103,11 +110,11 @@ def _store_int8(qkv: Any, first: Any, slot_mapping: Any, pool: Any, scales: Any)
             largest = np.float32(0)
             for d in range(x.shape[0]):
                 largest = max(largest, abs(x[d]))
-            scale = largest * np.float32(INT8_STEP)
-            inverse = np.float32(1) / scale if scale > np.float32(0) else np.float32(0)
+            scale = largest * step
+            inverse = np.float32(1) / scale if scale >= np.float32(LEAST_SCALE) else np.float32(0)
             scales[block, head, offset] = scale
             for d in range(x.shape[0]):
-                stored[d] = np.int8(np.rint(x[d] * inverse))
+                stored[d] = nearest(x[d] * inverse, stored[d])
 
 
 @compiled(parallel=True)
@@ -146,7 +153,7 @@ def _attend_single(
                 for t in range(filled):
                     key, score = keys[block, head, t], np.float32(0)
                     for d in range(head_dim):
-                        score += query[d] * np.float32(key[d])
+                        score += query[d] * number(key[d])
                     score *= key_scales[block, head, t]
                     weights[t] = score
                     top = max(top, score)
@@ -161,7 +168,7 @@ def _attend_single(
                 for t in range(filled):
                     weight, value = weights[t] * value_scales[block, head, t], values[block, head, t]
                     for d in range(head_dim):
-                        summed[d] += weight * np.float32(value[d])
+                        summed[d] += weight * number(value[d])
         for g in range(group):
             for d in range(head_dim):
                 out[token, head * group + g, d] = total[g, d] / norm[g]

@@ -141,29 +141,34 @@ def test_half_precision_inputs_are_computed_in_fp32():
     torch.testing.assert_close(found, step.run(reference_attention)[0].bfloat16(), atol=1e-2, rtol=1e-2)
 
 
-# -- int8 ----------------------------------------------------------------------------------------------------------
+# -- quantised -----------------------------------------------------------------------------------------------------
+
+INT8, FP8 = torch.int8, torch.float8_e4m3fn
+DTYPES = pytest.mark.parametrize("dtype", [INT8, FP8], ids=["int8", "fp8"])
 
 
-def int8_step(rows: Rows, **shape: int) -> Step:
-    return Step(rows, kv_dtype=torch.int8, **{"heads": 9, "kv_heads": 3, "head_dim": 64, "block_size": 16, **shape})
+def quantized_step(dtype: torch.dtype, rows: Rows, **shape: int) -> Step:
+    return Step(rows, kv_dtype=dtype, **{"heads": 9, "kv_heads": 3, "head_dim": 64, "block_size": 16, **shape})
 
 
+@DTYPES
 @pytest.mark.parametrize("head_dim", [64, 80, 128])
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (9, 3), (8, 1)], ids=["MHA", "GQA", "MQA"])
-def test_numba_equals_the_oracle_over_an_int8_cache(heads: int, kv_heads: int, head_dim: int):
-    step = int8_step(MIXED, heads=heads, kv_heads=kv_heads, head_dim=head_dim)
+def test_numba_equals_the_oracle_over_a_quantized_cache(dtype: torch.dtype, heads: int, kv_heads: int, head_dim: int):
+    step = quantized_step(dtype, MIXED, heads=heads, kv_heads=kv_heads, head_dim=head_dim)
     expected, expected_cache = step.run(reference_attention)
     found, found_cache = step.run(paged_attention)
     torch.testing.assert_close(found, expected, atol=2e-6, rtol=1e-5)
-    assert torch.equal(found_cache.keys, expected_cache.keys)
-    assert torch.equal(found_cache.values, expected_cache.values)
+    assert torch.equal(found_cache.keys.view(torch.int8), expected_cache.keys.view(torch.int8))
+    assert torch.equal(found_cache.values.view(torch.int8), expected_cache.values.view(torch.int8))
     torch.testing.assert_close(found_cache.key_scales, expected_cache.key_scales, equal_nan=True)
     torch.testing.assert_close(found_cache.value_scales, expected_cache.value_scales, equal_nan=True)
 
 
-def test_what_a_step_itself_brings_is_read_back_quantized():
+@DTYPES
+def test_what_a_step_itself_brings_is_read_back_quantized(dtype: torch.dtype):
     """A token reads its own key and value from the cache like everybody else's, so a chunk equals its warm twin."""
-    alone = int8_step([(0, 1)])
+    alone = quantized_step(dtype, [(0, 1)])
     found, cache = alone.run(paged_attention)
     _, values = gather_kv(cache, alone.meta.block_tables[0, :1].long(), 1)
     assert torch.equal(found[0], values[:, 0].repeat_interleave(3, dim=0))
@@ -172,19 +177,36 @@ def test_what_a_step_itself_brings_is_read_back_quantized():
 
 def test_int8_is_off_by_at_most_half_a_step_of_its_scale():
     x = torch.randn(50, 3, 64) * torch.logspace(-3, 3, 50)[:, None, None]
-    stored, scales = quantize(x)
+    stored, scales = quantize(x, INT8)
     assert ((stored * scales[..., None] - x).abs() <= scales[..., None] * 0.5001).all()
     assert (stored.abs().amax(-1) == 127).all()
 
 
-def test_zeros_stay_zeros():
-    stored, scales = quantize(torch.zeros(2, 3, 64))
-    assert not stored.any()
-    assert not scales.any()
+def test_fp8_is_off_by_at_most_a_sixteenth_or_half_of_its_least_step():
+    x = torch.randn(50, 3, 64) * torch.logspace(-3, 3, 50)[:, None, None]
+    stored, scales = quantize(x, FP8)
+    off = (stored.float() * scales[..., None] - x).abs()
+    assert (off <= torch.maximum(x.abs() / 16, scales[..., None] * 2**-10) * 1.0001).all()
+    assert (stored.float().abs().amax(-1) == 448).all()
 
 
-def test_int8_slot_minus_one_stores_nothing():
-    step = int8_step([(3, 1), (5, 1)], block_size=4)
+@DTYPES
+@pytest.mark.parametrize("size", [0.0, 1e-40, -1e-38])
+def test_zeros_and_what_is_next_to_nothing_are_stored_as_zeros(dtype: torch.dtype, size: float):
+    """1 / scale would overflow, and a NaN that is stored spoils every answer that reads it."""
+    stored, scales = quantize(torch.full((2, 3, 64), size), dtype)
+    assert not stored.float().any()
+    assert (scales < 1e-38).all()
+    step = quantized_step(dtype, [(0, 1), (0, 2)])
+    step.k, step.v = torch.full_like(step.k, size), torch.full_like(step.v, size)
+    found, cache = step.run(paged_attention)
+    assert found.abs().max() < 1e-37
+    assert not cache.keys[step.meta.block_tables[0, 0], :, 0].float().any()
+
+
+@DTYPES
+def test_quantized_slot_minus_one_stores_nothing(dtype: torch.dtype):
+    step = quantized_step(dtype, [(3, 1), (5, 1)], block_size=4)
     step.meta.slot_mapping[0] = -1
     _, after = step.run(paged_attention)
     assert (after.key_scales.nan_to_num(7.0) != step.cache.key_scales.nan_to_num(7.0)).any(dim=1).sum() == 1

@@ -25,6 +25,11 @@ from tests.engine.tiny import write_folder
 
 PROMPTS = [[(7 * i + n) % 250 for i in range(length)] for n, length in enumerate((40, 12, 33, 21, 40))]
 SAMPLED = {"temperature": 1.0, "seed": 11}
+NEAR = {
+    "auto": {"atol": 1e-5, "rtol": 1e-4},
+    "int8": {"atol": 2e-2, "rtol": 1e-4},
+    "fp8": {"atol": 2e-2, "rtol": 1 / 8},
+}
 SMALL = {"block_size": 4, "num_blocks": 64, "max_num_seqs": 4, "max_num_batched_tokens": 24}
 
 
@@ -73,6 +78,7 @@ def test_a_model_that_drafts_for_itself_is_always_right(tiny: Loaded, folder: Pa
         {"max_num_batched_tokens": 7},  # chunks, and guesses cut short
         {"num_blocks": 30, "watermark": 0.0},  # preemptions
         {"kv_cache_dtype": "int8"},
+        {"kv_cache_dtype": "fp8"},
         {"batching": "static"},
     ],
     ids=lambda flags: " ".join(f"{name}={value}" for name, value in flags.items()) or "plain",
@@ -91,7 +97,7 @@ def test_the_answer_is_the_one_without_guesses(
         assert sum(request.num_preemptions for request in found) > 0
 
 
-@pytest.mark.parametrize("kv_cache_dtype", ["auto", "int8"])
+@pytest.mark.parametrize("kv_cache_dtype", ["auto", "int8", "fp8"])
 def test_the_draft_cache_holds_what_the_target_cache_holds(tiny: Loaded, other: Path, kv_cache_dtype: str):
     """Whatever was accepted, rejected, chunked or hit: every computed token has its draft keys and values."""
     engine = RealEngine(tiny, **SMALL, kv_cache_dtype=kv_cache_dtype, speculative=f"draft:{other}:3")
@@ -118,7 +124,7 @@ def test_the_draft_cache_holds_what_the_target_cache_holds(tiny: Loaded, other: 
             strict=True,
         )
         for one, two in pairs:
-            torch.testing.assert_close(one, two, atol=2e-2 if kv_cache_dtype == "int8" else 1e-5, rtol=1e-4)
+            torch.testing.assert_close(one, two, **NEAR[kv_cache_dtype])
 
 
 def test_an_abort_in_the_middle_leaves_nothing_wrong_behind(tiny: Loaded, other: Path):

@@ -138,11 +138,12 @@ def test_the_pool_takes_what_the_sum_says():
     assert total == 5 * 8 * kv_bytes_per_token(model.num_layers, model.num_kv_heads, model.head_dim, 4)
 
 
-def test_the_int8_pool_takes_what_the_sum_says():
+@pytest.mark.parametrize(("dtype", "name"), [("int8", "int8"), ("fp8", "float8_e4m3fn")])
+def test_the_quantized_pool_takes_what_the_sum_says(dtype: str, name: str):
     """A48: bytes per block match the dtype, scales included."""
-    config, memory = size_pool_for(EngineConfig(kv_cache_dtype="int8", num_blocks=5, block_size=8), SMOLLM2, 16 * GB)
-    assert (memory.bytes_per_token, memory.bytes_per_block, memory.kv_dtype) == (12_240, 8 * 12_240, "int8")
-    assert "5 blocks × 8 tokens × 12,240 B per int8 token" in memory.sum_text
+    config, memory = size_pool_for(EngineConfig(kv_cache_dtype=dtype, num_blocks=5, block_size=8), SMOLLM2, 16 * GB)
+    assert (memory.bytes_per_token, memory.bytes_per_block, memory.kv_dtype) == (12_240, 8 * 12_240, name)
+    assert f"5 blocks × 8 tokens × 12,240 B per {name} token" in memory.sum_text
     model = parse_model_config(tiny_config(), "tiny")
     caches = allocate(config, model, torch.device("cpu"))
     total = sum(t.nbytes for c in caches for t in (c.keys, c.values, c.key_scales, c.value_scales))

@@ -1,9 +1,9 @@
-"""An engine over an int8 KV cache: near to fp32, and the same answer however it is scheduled.
+"""An engine over an int8 or fp8 KV cache: near to fp32, and the same answer however it is scheduled.
 
 A48, vllm-project/vllm#3234: a scale that is missing on the path of the cached prefix, or a prefix cache silently off,
 would show here as other tokens warm than cold, or as no hit. The bytes per block are in test_kv_cache.
 
-Sums taken in another order differ by a rounding, and a number that lies between two int8 steps may then be stored as
+Sums taken in another order differ by a rounding, and a number that lies between two steps may then be stored as
 the other one: the schedule shows through a little more than with fp32. So with the real model a token may differ where
 the two candidates are less than NEAR_TIE apart, measured by the model itself, and hardly anywhere does it.
 """
@@ -29,7 +29,8 @@ from tests.engine.tiny import write_folder
 NEAR_TIE = 0.1  # nats between the two tokens
 MAX_NEAR_TIES = 6  # of 20 prompts × 32 tokens; a run by hand had 4, the widest 0.014 nats
 PROMPTS = [[(7 * i + n) % 250 for i in range(length)] for n, length in enumerate((40, 12, 33, 21, 40))]
-INT8 = {"kv_cache_dtype": "int8", "block_size": 4, "num_blocks": 64, "max_num_seqs": 4}
+SMALL = {"block_size": 4, "num_blocks": 64, "max_num_seqs": 4}
+DTYPES = pytest.mark.parametrize("dtype", ["int8", "fp8"])
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +48,7 @@ def tokens(requests: list[Request]) -> list[list[int]]:
     return [request.output_token_ids for request in requests]
 
 
+@DTYPES
 @pytest.mark.parametrize(
     "flags",
     [
@@ -59,25 +61,28 @@ def tokens(requests: list[Request]) -> list[list[int]]:
     ids=lambda flags: " ".join(f"{name}={value}" for name, value in flags.items()),
 )
 @pytest.mark.parametrize("params", [{}, {"temperature": 1.0, "seed": 3}], ids=["greedy", "sampled"])
-def test_any_schedule_gives_the_same_tokens(tiny: Loaded, flags: dict[str, Any], params: dict[str, Any]):
-    engine = RealEngine(tiny, **INT8 | flags)
+def test_any_schedule_gives_the_same_tokens(tiny: Loaded, dtype: str, flags: dict[str, Any], params: dict[str, Any]):
+    small = SMALL | {"kv_cache_dtype": dtype}
+    engine = RealEngine(tiny, **small | flags)
     found = engine.run(PROMPTS, 24, **params)
-    assert tokens(found) == tokens(RealEngine(tiny, **INT8).run(PROMPTS, 24, **params))
+    assert tokens(found) == tokens(RealEngine(tiny, **small).run(PROMPTS, 24, **params))
     if "num_blocks" in flags:
         assert sum(request.num_preemptions for request in found) > 0
 
 
-def test_the_same_prompt_cold_and_warm(tiny: Loaded):
-    engine = RealEngine(tiny, **INT8)
+@DTYPES
+def test_the_same_prompt_cold_and_warm(tiny: Loaded, dtype: str):
+    engine = RealEngine(tiny, **SMALL, kv_cache_dtype=dtype)
     cold, warm = engine.run(PROMPTS[:1], 24), engine.run(PROMPTS[:1], 24)
     assert tokens(cold) == tokens(warm)
     assert (cold[0].num_cached_tokens, warm[0].num_cached_tokens) == (0, 36)
 
 
-def test_a_step_moves_fewer_bytes_than_with_fp32(tiny: Loaded):
+@DTYPES
+def test_a_step_moves_fewer_bytes_than_with_fp32(tiny: Loaded, dtype: str):
     moved = []
-    for dtype in ("auto", "int8"):
-        _, memory = size_pool(EngineConfig(**INT8 | {"kv_cache_dtype": dtype}), tiny)
+    for name in ("auto", dtype):
+        _, memory = size_pool(EngineConfig(**SMALL, kv_cache_dtype=name), tiny)
         asked = RealEngine(tiny).request(PROMPTS[0], 1)
         moved.append(total_cost(tiny.facts, None, memory, [ScheduledRow(asked, 39, 1, [])])[1])
     fewer = kv_bytes_per_token(2, 2, 16, 4) - kv_bytes_per_token(2, 2, 16, 1, 4)
