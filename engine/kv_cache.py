@@ -1,9 +1,10 @@
 """The KV pool: how large it is, and its tensors.
 
-The sizing sum. One token takes 2 × layers × kv_heads × head_dim elements (key and value), and in int8 and fp8 a scale of
-four bytes for each head's 2 × layers × kv_heads. A draft model's tensors lie under the same block ids and are counted in.
-Unless told otherwise a CPU pool holds `max_num_seqs` × 1,024 tokens, but no more than a quarter of the memory this
-process may still use. `auto` is fp32 on a CPU whatever the weights' dtype: the attention kernel works in fp32.
+The sizing sum. One token takes 2 × layers × kv_heads × head_dim elements (key and value), and in int8 and fp8 a scale
+of four bytes for each head's 2 × layers × kv_heads. A draft model's tensors lie under the same block ids and are
+counted in. Unless told otherwise a CPU pool holds `max_num_seqs` × 1,024 tokens, but no more than a quarter of the
+memory this process may still use. `auto` is fp32 on a CPU whatever the weights' dtype: the attention kernel works in
+fp32.
 """
 
 from __future__ import annotations
