@@ -19,23 +19,25 @@ FOLDER = ROOT / "tests" / "engine" / "kernels"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Triton is there on Linux only")
 
 
-def run(name: str, tmp_path: Path, *, interpret: bool) -> None:
-    """One file of tests, in a process with or without the interpreter; its output is the message if it fails."""
-    environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
-    environment["TRITON_CACHE_DIR"] = str(tmp_path)  # what was compiled before proves nothing
-    if interpret:
-        environment["TRITON_INTERPRET"] = "1"
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(FOLDER / name)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+def run(kind: str, tmp_path: Path, **environment: str) -> None:
+    """The files of one kind, in one process; its output is the message if it fails."""
+    inherited = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
+    cache = {"TRITON_CACHE_DIR": str(tmp_path)}  # what was compiled before proves nothing
+    files = [str(path) for path in sorted(FOLDER.glob(f"{kind}_*.py"))]
+    assert files
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
+    done = subprocess.run(
+        command, cwd=ROOT, env=inherited | cache | environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_interpreted_attention_kernels_equal_their_oracles(tmp_path: Path):
-    run("interpreted_attention.py", tmp_path, interpret=True)
+def test_interpreted_they_equal_their_oracles(tmp_path: Path):
+    run("interpreted", tmp_path, TRITON_INTERPRET="1")
 
 
-def test_attention_kernels_compile_for_a_gpu_that_is_not_here(tmp_path: Path):
-    run("compiled_attention.py", tmp_path, interpret=False)
+def test_they_compile_for_gpus_that_are_not_here(tmp_path: Path):
+    run("compiled", tmp_path)
 
 
 def test_the_engine_does_not_load_triton_unless_a_kernel_is_used():

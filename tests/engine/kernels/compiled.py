@@ -51,7 +51,8 @@ class Compiled:
         signature, constants, attributes = {}, {}, {}
         for index, parameter in enumerate(self.kernel.params):
             value = given[parameter.name]
-            if parameter.is_constexpr or (type(value) is int and value == 1 and not parameter.do_not_specialize):
+            one = type(value) is int and value == 1 and not parameter.do_not_specialize
+            if parameter.is_constexpr or value is None or one:
                 signature[parameter.name], constants[parameter.name] = "constexpr", value
                 continue
             signature[parameter.name] = _type(value)
