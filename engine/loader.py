@@ -20,7 +20,6 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from engine import tokenizer as tokenizer_files
-from engine.attention import choose_attention
 from engine.config import EngineConfig
 from engine.device import resolve_device, resolve_dtype
 from engine.errors import LoadError
@@ -76,7 +75,7 @@ def load(config: EngineConfig, progress: Progress) -> Loaded:
     opened = _dummy_weights(model_config, config.seed) if dummy else _stored_weights(folder)
     with opened as read:
         weights = _reporting(read, model_config, device, dtype, progress)
-        model = Llama(model_config, weights, choose_attention(device), choose_ops(device, dtype))
+        model = Llama(model_config, weights, choose_ops(device, dtype))
     return Loaded(
         model=model,
         tokenizer=tokenizer,

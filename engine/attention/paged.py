@@ -32,28 +32,38 @@ from engine.compiled import compiled, exp_of_negative
 
 def paged_attention(qkv: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
     """See `base.Attention`. Inputs of another dtype are computed in fp32."""
+    store(qkv, cache, meta.slot_mapping)
+    return attend(qkv, cache, meta)
+
+
+def store(qkv: Tensor, cache: LayerCache, slot_mapping: Tensor) -> None:
+    """The k and v heads of qkv to their slots; as `cache.store_kv`."""
+    heads, slots = qkv.float().contiguous().numpy(), slot_mapping.numpy()
+    keys, values = _array(cache.keys), _array(cache.values)
+    if not cache.quantized:
+        _store(heads, slots, keys, values)
+        return
+    step = np.float32(QUANTIZED_STEPS[cache.keys.dtype])
+    first_v = qkv.shape[1] - keys.shape[1]
+    _store_quantized(heads, first_v - keys.shape[1], slots, keys, cache.key_scales.numpy(), step)
+    _store_quantized(heads, first_v, slots, values, cache.value_scales.numpy(), step)
+
+
+def attend(qkv: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
+    """The queries of qkv over what is stored, this step's tokens included."""
     dtype = qkv.dtype
     qkv = qkv.float().contiguous()
     num_heads = qkv.shape[1] - 2 * cache.keys.shape[1]
-    keys, values = _array(cache.keys), _array(cache.values)
-    key_scales, value_scales = cache.key_scales.numpy(), cache.value_scales.numpy()
-    if cache.quantized:
-        first_v = qkv.shape[1] - keys.shape[1]
-        step = np.float32(QUANTIZED_STEPS[cache.keys.dtype])
-        _store_quantized(qkv.numpy(), num_heads, meta.slot_mapping.numpy(), keys, key_scales, step)
-        _store_quantized(qkv.numpy(), first_v, meta.slot_mapping.numpy(), values, value_scales, step)
-    else:
-        _store(qkv.numpy(), meta.slot_mapping.numpy(), keys, values)
     out = torch.empty(len(qkv), num_heads, qkv.shape[2])
     if len(meta.single_rows):
         # As many threads as torch uses: another number would make OpenMP rebuild its pool at every switch.
         numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
         _attend_single(
             qkv.numpy(),
-            keys,
-            values,
-            key_scales,
-            value_scales,
+            _array(cache.keys),
+            _array(cache.values),
+            cache.key_scales.numpy(),
+            cache.value_scales.numpy(),
             meta.single_rows.numpy(),
             meta.query_start_loc.numpy(),
             meta.seq_lens.numpy(),

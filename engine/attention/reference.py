@@ -16,8 +16,14 @@ from engine.attention.cache import LayerCache, gather_kv, store_kv
 
 def reference_attention(qkv: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
     """See `base.Attention`."""
-    q, k, v = split_heads(qkv, cache)
+    _, k, v = split_heads(qkv, cache)
     store_kv(k, v, cache, meta.slot_mapping)
+    return attend(qkv, cache, meta)
+
+
+def attend(qkv: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
+    """The queries of qkv over what is stored, this step's tokens included."""
+    q, _, _ = split_heads(qkv, cache)
     out = torch.empty_like(q)
     bounds = meta.query_start_loc.tolist()
     for row, (start, end) in enumerate(pairwise(bounds)):

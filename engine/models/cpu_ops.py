@@ -1,4 +1,4 @@
-"""The operations of `ops`, compiled with numba for fp32 on a CPU.
+"""The operations of `ops`, compiled with numba for fp32 on a CPU; other dtypes share the attention.
 
 Contract. Equal to `ops` up to rounding. One call each and one thread: for a step's few rows that is all there is to
 gain. Steps of many rows are arithmetic after all, and go to torch and all its threads.
@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine.attention import paged
+from engine.attention.cache import LayerCache
 from engine.compiled import compiled, exp_of_negative
 from engine.models import ops
 from engine.models.ops import Ops
@@ -42,7 +44,30 @@ def silu_and_mul(gate_up: Tensor) -> Tensor:
     return out
 
 
-COMPILED_OPS = Ops(rms_norm, rotate, silu_and_mul)
+def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """See `ops.add_rms_norm`."""
+    summed = x + residual
+    return rms_norm(summed, weight, eps), summed
+
+
+def rotate_and_store(
+    qkv: Tensor, cos: Tensor, sin: Tensor, positions: Tensor, cache: LayerCache, slot_mapping: Tensor
+) -> None:
+    """See `ops.rotate_and_store`."""
+    rotate(qkv, qkv.shape[1] - cache.keys.shape[1], cos, sin, positions)
+    paged.store(qkv, cache, slot_mapping)
+
+
+def rotate_and_store_half(
+    qkv: Tensor, cos: Tensor, sin: Tensor, positions: Tensor, cache: LayerCache, slot_mapping: Tensor
+) -> None:
+    """The same for other dtypes than fp32."""
+    ops.rotate(qkv, qkv.shape[1] - cache.keys.shape[1], cos, sin, positions)
+    paged.store(qkv, cache, slot_mapping)
+
+
+COMPILED_OPS = Ops(rms_norm, add_rms_norm, rotate_and_store, paged.attend, silu_and_mul)
+HALF_OPS = Ops(ops.rms_norm, ops.add_rms_norm, rotate_and_store_half, paged.attend, ops.silu_and_mul)
 
 
 @compiled()

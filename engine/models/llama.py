@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from engine.attention.base import Attention, AttentionMetadata
+from engine.attention.base import AttentionMetadata
 from engine.attention.cache import LayerCache
 from engine.models.config import ModelConfig, RopeConfig
 from engine.models.linear import Linear, make_linear
@@ -33,11 +33,11 @@ Weights = Callable[[str], Tensor]
 class Llama:
     """See the module's docstring."""
 
-    def __init__(self, config: ModelConfig, weights: Weights, attention: Attention, ops: Ops) -> None:
+    def __init__(self, config: ModelConfig, weights: Weights, ops: Ops) -> None:
         self.config = config
         self.embed_tokens = weights("model.embed_tokens.weight")  # [vocab_size, hidden_size]
         self.rope = RotaryEmbedding(config, self.embed_tokens.device)
-        layer = functools.partial(_Layer, config, weights, attention, ops, self.rope)
+        layer = functools.partial(_Layer, config, weights, ops, self.rope)
         self.layers = [layer(f"model.layers.{i}.") for i in range(config.num_layers)]
         self.norm = RMSNorm(weights("model.norm.weight"), config.rms_norm_eps, ops)
         head = self.embed_tokens if config.tie_word_embeddings else weights("lm_head.weight")
@@ -59,20 +59,22 @@ class Llama:
         logits_indices: Tensor,  # [num_sampling_rows] int64, into the flat batch
     ) -> Tensor:
         """Logits [num_sampling_rows, vocab_size] in fp32; keys and values of every token are stored on the way."""
-        x = self.embed_tokens[token_ids]  # [num_tokens, hidden_size]
+        x, added = self.embed_tokens[token_ids], None  # [num_tokens, hidden_size]
         for layer, cache in zip(self.layers, caches, strict=True):
-            x = layer(x, positions, cache, meta)
-        return self.lm_head(self.norm(x[logits_indices])).float()
+            x, added = layer(x, added, positions, cache, meta)
+        assert added is not None, "a model has layers"
+        wanted, _ = self.norm.of_sum(x[logits_indices], added[logits_indices])
+        return self.lm_head(wanted).float()
 
 
 class _Layer:
-    """x + attention(norm(x)), then x + mlp(norm(x))."""
+    """x + attention(norm(x)), then x + mlp(norm(x)).
 
-    def __init__(
-        self, config: ModelConfig, weights: Weights, attention: Attention, ops: Ops, rope: RotaryEmbedding, at: str
-    ) -> None:
+    Each addition is left to the norm that comes next: a layer takes and returns two terms of what flows through.
+    """
+
+    def __init__(self, config: ModelConfig, weights: Weights, ops: Ops, rope: RotaryEmbedding, at: str) -> None:
         self.config = config
-        self.attention = attention
         self.ops = ops
         self.rope = rope
         self.input_norm = RMSNorm(weights(f"{at}input_layernorm.weight"), config.rms_norm_eps, ops)
@@ -86,9 +88,12 @@ class _Layer:
         self.gate_up_proj = _merged(weights, [f"{mlp}gate_proj", f"{mlp}up_proj"], bias=config.mlp_bias)
         self.down_proj = _merged(weights, [f"{mlp}down_proj"], bias=config.mlp_bias)
 
-    def __call__(self, x: Tensor, positions: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
-        x = x + self._attend(self.input_norm(x), positions, cache, meta)
-        return x + self.down_proj(self.ops.silu_and_mul(self.gate_up_proj(self.post_norm(x))))
+    def __call__(
+        self, x: Tensor, added: Tensor | None, positions: Tensor, cache: LayerCache, meta: AttentionMetadata
+    ) -> tuple[Tensor, Tensor]:
+        normed, x = (self.input_norm(x), x) if added is None else self.input_norm.of_sum(x, added)
+        normed, x = self.post_norm.of_sum(x, self._attend(normed, positions, cache, meta))
+        return x, self.down_proj(self.ops.silu_and_mul(self.gate_up_proj(normed)))
 
     def _attend(self, x: Tensor, positions: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
         q_heads, kv_heads, head_dim = self.config.num_attention_heads, self.config.num_kv_heads, self.config.head_dim
@@ -96,8 +101,8 @@ class _Layer:
         for norm, heads in zip(self.qk_norms, (slice(q_heads), slice(q_heads, q_heads + kv_heads)), strict=False):
             part = qkv[:, heads]
             qkv[:, heads] = norm(part.reshape(-1, head_dim)).view(part.shape)
-        self.ops.rotate(qkv, q_heads + kv_heads, self.rope.cos, self.rope.sin, positions)
-        out = self.attention(qkv, cache, meta)
+        self.ops.rotate_and_store(qkv, self.rope.cos, self.rope.sin, positions, cache, meta.slot_mapping)
+        out = self.ops.attend(qkv, cache, meta)
         return self.o_proj(out.reshape(-1, self.config.q_size))
 
 
@@ -117,6 +122,10 @@ class RMSNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.ops.rms_norm(x, self.weight, self.eps)
+
+    def of_sum(self, x: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
+        """(the norm of x + added, x + added)."""
+        return self.ops.add_rms_norm(x, added, self.weight, self.eps)
 
 
 class RotaryEmbedding:
