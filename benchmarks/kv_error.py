@@ -17,7 +17,7 @@ from torch import Tensor
 
 from engine.attention.base import AttentionMetadata
 from engine.config import EngineConfig
-from engine.kv_cache import allocate, size_pool
+from engine.kv_cache import allocate, resolve_kv_dtype, size_pool
 from engine.loader import Loaded, load
 
 CHUNK = 256
@@ -62,7 +62,7 @@ def log_probs(loaded: Loaded, token_ids: list[int], dtype: str) -> Iterator[Tens
     """Per chunk of the text: the log-probabilities after each of its tokens, [chunk, vocab_size]."""
     num_blocks = -(-len(token_ids) // 16)
     config = EngineConfig(kv_cache_dtype=dtype, num_blocks=num_blocks, max_model_len=len(token_ids))
-    caches = allocate(config, loaded.model.config, torch.device("cpu"))
+    caches = allocate(config, loaded.model.config, torch.device("cpu"), resolve_kv_dtype(config, loaded.model))
     table = torch.arange(num_blocks, dtype=torch.int32)[None]
     ids = torch.tensor(token_ids)
     for start in range(0, len(token_ids), CHUNK):

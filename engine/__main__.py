@@ -97,6 +97,10 @@ def _build_real(config: EngineConfig, progress: Progress) -> Built:
     draft_facts = draft.facts if draft else None
     runner = model_runner.ModelRunner(loaded, resolved, draft)
     runner.warm_up(progress)
+    if runner.device.type == "cuda":
+        from engine.graphs import CudaCapture
+
+        runner.capture(CudaCapture())
     return Built(
         config=resolved,
         runner=runner,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,8 @@ import torch
 from torch import Tensor
 
 from engine.attention.base import AttentionMetadata
+
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,8 +35,8 @@ class FlatBatch:
     meta: AttentionMetadata
 
 
-def flat_batch(shares: Sequence[Share], block_size: int) -> FlatBatch:
-    """Lay the rows one behind the other."""
+def flat_batch(shares: Sequence[Share], block_size: int, device: torch.device = CPU) -> FlatBatch:
+    """Lay the rows one behind the other, on the device; nothing waits for it."""
     counts = np.array([len(share.token_ids) for share in shares], dtype=np.int64)
     starts = np.array([share.start for share in shares], dtype=np.int64)
     query_start_loc = np.zeros(len(shares) + 1, dtype=np.int32)
@@ -52,7 +55,7 @@ def flat_batch(shares: Sequence[Share], block_size: int) -> FlatBatch:
         for share, end in zip(shares, ends, strict=True)
         for index in range(end - share.num_logits, end)
     ]  # fmt: skip
-    return FlatBatch(
+    batch = FlatBatch(
         token_ids=torch.from_numpy(token_ids),
         positions=torch.from_numpy(positions),
         logits_indices=torch.tensor(wanted, dtype=torch.int64),
@@ -62,5 +65,28 @@ def flat_batch(shares: Sequence[Share], block_size: int) -> FlatBatch:
             block_tables=torch.from_numpy(tables),
             slot_mapping=torch.from_numpy(slot_mapping),
             block_size=block_size,
+            with_chunks=device.type == "cpu",
+        ),
+    )
+    return batch if device.type == "cpu" else _sent(batch, device)
+
+
+def _sent(batch: FlatBatch, device: torch.device) -> FlatBatch:
+    """The batch on a GPU, through pinned memory, from which a copy needs nobody to wait."""
+
+    def send(tensor: Tensor) -> Tensor:
+        return tensor.pin_memory().to(device, non_blocking=True)
+
+    meta = batch.meta
+    return FlatBatch(
+        token_ids=send(batch.token_ids),
+        positions=send(batch.positions),
+        logits_indices=send(batch.logits_indices),
+        meta=dataclasses.replace(
+            meta,
+            query_start_loc=send(meta.query_start_loc),
+            seq_lens=send(meta.seq_lens),
+            block_tables=send(meta.block_tables),
+            slot_mapping=send(meta.slot_mapping),
         ),
     )

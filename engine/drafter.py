@@ -19,7 +19,7 @@ from torch import Tensor
 
 from engine.batch import Share, flat_batch
 from engine.config import EngineConfig
-from engine.kv_cache import allocate
+from engine.kv_cache import allocate, resolve_kv_dtype
 from engine.models.llama import Llama
 from engine.runner import ScheduledRow
 from engine.sampler import Draw, sample
@@ -31,7 +31,8 @@ class Drafter:
     def __init__(self, model: Llama, config: EngineConfig) -> None:
         self._model = model
         self._block_size = config.block_size
-        self._caches = allocate(config, model.config, model.embed_tokens.device)
+        self._device = model.embed_tokens.device
+        self._caches = allocate(config, model.config, self._device, resolve_kv_dtype(config, model))
 
     @torch.inference_mode()
     def fill(self, rows: Sequence[ScheduledRow]) -> None:
@@ -63,7 +64,7 @@ class Drafter:
             guessing = [row for row in guessing if ahead < len(row.draft_token_ids)]
 
     def _forward(self, shares: Sequence[Share]) -> Tensor:
-        batch = flat_batch(shares, self._block_size)
+        batch = flat_batch(shares, self._block_size, self._device)
         return self._model.forward(
             batch.token_ids, batch.positions, self._caches, batch.meta, batch.logits_indices
         )  # fmt: skip

@@ -102,7 +102,7 @@ def _padding(size: int, table_width: int, device: torch.device) -> FlatBatch:
         seq_lens=torch.zeros(size, dtype=torch.int32, device=device),
         block_tables=torch.zeros(size, table_width, dtype=torch.int32, device=device),
         slot_mapping=torch.full((size,), -1, dtype=torch.int64, device=device),
-        single_rows=torch.arange(size, dtype=torch.int32, device=device),
+        single_rows=torch.arange(size, dtype=torch.int32),
         chunks=(),
     )
     return FlatBatch(

@@ -3,8 +3,9 @@
 The sizing sum. One token takes 2 × layers × kv_heads × head_dim elements (key and value), and in int8 and fp8 a scale
 of four bytes for each head's 2 × layers × kv_heads. A draft model's tensors lie under the same block ids and are
 counted in. Unless told otherwise a CPU pool holds `max_num_seqs` × 1,024 tokens, but no more than a quarter of the
-memory this process may still use. `auto` is fp32 on a CPU whatever the weights' dtype: the attention kernel works in
-fp32.
+memory this process may still use, and a GPU pool all that `--gpu-memory-utilization` leaves beside weights and
+activations. `auto` is fp32 on a CPU whatever the weights' dtype, since the attention kernel works in fp32, and the
+weights' dtype on a GPU.
 """
 
 from __future__ import annotations
@@ -14,18 +15,19 @@ from pathlib import Path
 import torch
 
 from engine.attention.cache import LayerCache
-from engine.config import EngineConfig
+from engine.config import MOST, EngineConfig
 from engine.errors import ConfigError
 from engine.events import MemoryFacts, ModelFacts
 from engine.loader import Loaded
 from engine.models.config import ModelConfig
+from engine.models.llama import Llama
 from engine.speculative import parse_speculation
 
 DEFAULT_TOKENS_PER_SEQ = 1024
 DEFAULT_MAX_MODEL_LEN = 4096
 MEMORY_SHARE = 4  # the default pool takes at most one part in so many of the available memory
-KV_DTYPES = {"auto": torch.float32, "int8": torch.int8, "fp8": torch.float8_e4m3fn}
-SCALE_BYTES = {torch.float32: 0, torch.int8: 4, torch.float8_e4m3fn: 4}  # per token and head
+SCALE_BYTES = 4  # per token and head of a quantised cache
+_QUANTIZED = {"int8": torch.int8, "fp8": torch.float8_e4m3fn}
 
 
 def kv_bytes_per_token(
@@ -35,11 +37,16 @@ def kv_bytes_per_token(
     return 2 * num_layers * num_kv_heads * (head_dim * element_bytes + scale_bytes)
 
 
-def bytes_per_token(facts: ModelFacts, kv_cache_dtype: str) -> int:
+def resolve_kv_dtype(config: EngineConfig, model: Llama) -> torch.dtype:
+    """`--kv-cache-dtype`."""
+    weights = model.embed_tokens
+    return _QUANTIZED.get(config.kv_cache_dtype, weights.dtype if weights.is_cuda else torch.float32)
+
+
+def bytes_per_token(facts: ModelFacts, kv_dtype: torch.dtype) -> int:
     """`kv_bytes_per_token` of this model in a cache of this dtype."""
-    dtype = KV_DTYPES[kv_cache_dtype]
     shape = facts.num_layers, facts.num_kv_heads, facts.head_dim
-    return kv_bytes_per_token(*shape, dtype.itemsize, SCALE_BYTES[dtype])
+    return kv_bytes_per_token(*shape, kv_dtype.itemsize, SCALE_BYTES if kv_dtype in _QUANTIZED.values() else 0)
 
 
 def size_pool(config: EngineConfig, loaded: Loaded, draft: Loaded | None = None) -> tuple[EngineConfig, MemoryFacts]:
@@ -47,19 +54,37 @@ def size_pool(config: EngineConfig, loaded: Loaded, draft: Loaded | None = None)
 
     Raises ConfigError naming the flag.
     """
-    return size_pool_for(config, loaded.facts, available_bytes(), draft.facts if draft else None)
+    model = loaded.model
+    cuda = model.embed_tokens.is_cuda
+    return size_pool_for(
+        config,
+        loaded.facts,
+        gpu_bytes(config, model) if cuda else available_bytes(),
+        draft.facts if draft else None,
+        resolve_kv_dtype(config, model),
+        fill=cuda,
+    )
 
 
 def size_pool_for(
-    config: EngineConfig, facts: ModelFacts, available: int | None, draft: ModelFacts | None = None
+    config: EngineConfig,
+    facts: ModelFacts,
+    available: int | None,
+    draft: ModelFacts | None = None,
+    kv_dtype: torch.dtype = torch.float32,
+    *,
+    fill: bool = False,
 ) -> tuple[EngineConfig, MemoryFacts]:
-    """`size_pool` without a look at the machine: `available` bytes of memory, or None when that is not known."""
-    own = bytes_per_token(facts, config.kv_cache_dtype)
-    per_token = own + (bytes_per_token(draft, config.kv_cache_dtype) if draft else 0)
-    kv_dtype = str(KV_DTYPES[config.kv_cache_dtype]).removeprefix("torch.")
+    """`size_pool` without a look at the machine: `available` bytes of memory, or None when that is not known.
+
+    `fill`: the pool takes all of them unless told otherwise.
+    """
+    own = bytes_per_token(facts, kv_dtype)
+    per_token = own + (bytes_per_token(draft, kv_dtype) if draft else 0)
+    dtype_name = str(kv_dtype).removeprefix("torch.")
     weights = facts.weight_bytes + (_weights_of_its_own(config, draft) if draft else 0)
     per_block = per_token * config.block_size
-    num_blocks, reason = _num_blocks(config, per_block, available)
+    num_blocks, reason = _num_blocks(config, per_block, available, fill=fill)
     pool = num_blocks * per_block
     if available is not None and pool > available:
         raise ConfigError(
@@ -73,11 +98,11 @@ def size_pool_for(
         bytes_per_token=per_token,
         bytes_per_block=per_block,
         draft_bytes_per_token=per_token - own,
-        kv_dtype=kv_dtype,
+        kv_dtype=dtype_name,
         available=available,
         sum_text=(
             f"KV pool {_size(pool)} = {num_blocks:,} blocks × {config.block_size} tokens × {per_token:,} B "
-            f"per {kv_dtype} token"
+            f"per {dtype_name} token"
             + (f", {per_token - own:,} B of them the draft model's" if draft else "")
             + f" ({reason}); weights {_size(weights)}"
             + (f"; {_size(available)} of memory were available." if available is not None else ".")
@@ -86,7 +111,7 @@ def size_pool_for(
     return config.resolve(max_model_len=max_model_len, num_blocks=num_blocks), memory
 
 
-def _num_blocks(config: EngineConfig, per_block: int, available: int | None) -> tuple[int, str]:
+def _num_blocks(config: EngineConfig, per_block: int, available: int | None, *, fill: bool) -> tuple[int, str]:
     """How many blocks, and the reason in words."""
     asked = config.kv_cache_memory_bytes
     if asked is not None:
@@ -103,6 +128,9 @@ def _num_blocks(config: EngineConfig, per_block: int, available: int | None) -> 
         return blocks, "--kv-cache-memory-bytes"
     if config.num_blocks is not None:
         return config.num_blocks, "--num-blocks"
+    if fill and available is not None and available >= per_block:
+        reason = f"what {config.gpu_memory_utilization:.0%} of the GPU's memory leaves"
+        return min(available // per_block, MOST["num_blocks"]), reason
     wanted = -(-config.max_num_seqs * DEFAULT_TOKENS_PER_SEQ // config.block_size)
     affordable = wanted if available is None else available // MEMORY_SHARE // per_block
     if affordable < 1:
@@ -133,16 +161,30 @@ def _max_model_len(config: EngineConfig, facts: ModelFacts, pool_tokens: int, dr
     return config.max_model_len
 
 
-def allocate(config: EngineConfig, model: ModelConfig, device: torch.device) -> list[LayerCache]:
-    """The pool's tensors, one LayerCache per layer. Memory is really taken only as blocks come into use."""
+def allocate(config: EngineConfig, model: ModelConfig, device: torch.device, dtype: torch.dtype) -> list[LayerCache]:
+    """The pool's tensors, one LayerCache per layer. A CPU's memory is really taken only as blocks come into use."""
     assert config.num_blocks is not None, "size_pool settles num_blocks first"
     shape = (config.num_blocks, model.num_kv_heads, config.block_size, model.head_dim)
     try:
-        return [LayerCache.empty(shape, KV_DTYPES[config.kv_cache_dtype], device) for _ in range(model.num_layers)]
+        return [LayerCache.empty(shape, dtype, device) for _ in range(model.num_layers)]
     except RuntimeError:
         raise ConfigError(
             f"A KV pool of {config.num_blocks} blocks could not be allocated; lower --num-blocks."
         ) from None
+
+
+def activation_bytes(config: EngineConfig, model: ModelConfig) -> int:
+    """What a step's intermediate results take at most: the budget's tokens in the widest layer, in fp32, and logits for
+    every row three times over."""
+    widest = 2 * model.intermediate_size + model.q_size + 2 * model.kv_size + 4 * model.hidden_size
+    return 4 * (config.max_num_batched_tokens * widest + 3 * config.max_num_seqs * model.vocab_size)
+
+
+def gpu_bytes(config: EngineConfig, model: Llama) -> int:
+    """What `--gpu-memory-utilization` leaves for the cache, the weights being there already."""
+    free, total = torch.cuda.mem_get_info(model.embed_tokens.device)
+    kept = int(total * (1 - config.gpu_memory_utilization)) + activation_bytes(config, model.config)
+    return max(0, free - kept)
 
 
 def available_bytes() -> int | None:

@@ -15,12 +15,13 @@ from torch import Tensor
 from engine.batch import FlatBatch, Share, flat_batch
 from engine.config import EngineConfig
 from engine.drafter import Drafter
-from engine.kv_cache import allocate
+from engine.graphs import Capture, DecodeGraphs, graph_sizes
+from engine.kv_cache import allocate, resolve_kv_dtype
 from engine.loader import Loaded
 from engine.model_cache import Progress
 from engine.request import Request, SamplingParams
 from engine.runner import ScheduledRow, SchedulerOutput, until_wrong
-from engine.sampler import Draw, sample
+from engine.sampler import Draw, choose_sample
 from engine.speculative import parse_speculation
 
 
@@ -39,7 +40,9 @@ class ModelRunner:
         self.model = loaded.model
         self.config = config
         self.device = self.model.embed_tokens.device
-        self.caches = allocate(config, self.model.config, self.device)
+        self.caches = allocate(config, self.model.config, self.device, resolve_kv_dtype(config, self.model))
+        self.graphs: DecodeGraphs | None = None
+        self._pick = choose_sample(self.device)
         assert (draft is not None) == (parse_speculation(config.speculative).kind == "draft"), "load_draft comes first"
         self.drafter = Drafter(draft.model, config) if draft is not None else None
 
@@ -59,15 +62,27 @@ class ModelRunner:
             )
             for row in output.rows
         ]
-        return Batch(output.rows, flat_batch(shares, self.config.block_size))
+        return Batch(output.rows, flat_batch(shares, self.config.block_size, self.device))
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> Tensor:
         """Logits of the sampling rows, [num sampling rows, vocab_size] fp32. A step may have no rows at all."""
         if not batch.rows:
             return torch.empty(0, self.model.config.vocab_size)
-        flat = batch.flat
+        if self.graphs is not None and self.graphs.fits(batch.flat):
+            return self.graphs.run(batch.flat)
+        return self._eager(batch.flat)
+
+    def _eager(self, flat: FlatBatch) -> Tensor:
         return self.model.forward(flat.token_ids, flat.positions, self.caches, flat.meta, flat.logits_indices)
+
+    @torch.inference_mode()
+    def capture(self, capture: Capture) -> None:
+        """From now on replay decode steps. On a GPU, after `warm_up`: kernels must have been compiled."""
+        assert self.config.max_model_len is not None
+        table_width = -(-self.config.max_model_len // self.config.block_size)
+        sizes = graph_sizes(self.config.max_num_seqs)
+        self.graphs = DecodeGraphs(self._eager, sizes, table_width, self.device, capture)
 
     @torch.inference_mode()
     def sample(self, batch: Batch, logits: Tensor) -> list[list[int]]:
@@ -75,7 +90,7 @@ class ModelRunner:
         draws = [
             Draw.of(row.request, row.num_output_before + ahead) for row in batch.rows for ahead in range(row.num_logits)
         ]
-        picked = iter(sample(logits, draws).tolist() if draws else ())
+        picked = iter(self._pick(logits, draws).tolist() if draws else ())
         return [until_wrong(list(islice(picked, row.num_logits)), row.draft_token_ids) for row in batch.rows]
 
     def warm_up(self, progress: Progress) -> None:

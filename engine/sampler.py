@@ -11,7 +11,7 @@ taken as argmax(log p - log E), for which unnormalised logits do as well.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +72,19 @@ def exponential_noise(seed: int, output_index: int, vocab_size: int) -> np.ndarr
     """
     generator = np.random.Generator(np.random.Philox(key=(seed % 2**64) << 64 | NOISE_KEY, counter=output_index << 64))
     return np.maximum(generator.standard_exponential(vocab_size, dtype=np.float32), np.float32(MIN_NOISE))
+
+
+def choose_sample(device: torch.device) -> Callable[[Tensor, Sequence[Draw]], Tensor]:
+    """`sample`, or on a GPU the kernel that makes its noise there, for the draws that it knows."""
+    if device.type != "cuda":
+        return sample
+    from engine.kernels import sampling  # triton: only where there is something to run on
+
+    def on_device(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
+        known = not any(draw.forbidden or draw.params.min_p for draw in draws)
+        return (sampling.sample if known else sample)(logits, draws)
+
+    return on_device
 
 
 def _without_forbidden(logits: Tensor, draws: Sequence[Draw]) -> Tensor:

@@ -40,13 +40,20 @@ class AttentionMetadata:
     block_tables: Tensor  # [num_rows, widest table] int32; entries past a row's length are never read
     slot_mapping: Tensor  # [num_tokens] int64
 
-    # The same rows once more, by kind:
+    # The same rows once more, by kind; on the host, whatever device the others are on:
     single_rows: Tensor  # [rows of one token] int32, their row numbers
-    chunks: tuple[Chunk, ...]  # the others
+    chunks: tuple[Chunk, ...]  # the others, where a backend reads them
 
     @classmethod
     def build(
-        cls, query_start_loc: Tensor, seq_lens: Tensor, block_tables: Tensor, slot_mapping: Tensor, block_size: int
+        cls,
+        query_start_loc: Tensor,
+        seq_lens: Tensor,
+        block_tables: Tensor,
+        slot_mapping: Tensor,
+        block_size: int,
+        *,
+        with_chunks: bool = True,
     ) -> AttentionMetadata:
         """Sort the rows into single ones and chunks."""
         starts, lens = query_start_loc.tolist(), seq_lens.tolist()
@@ -60,7 +67,7 @@ class AttentionMetadata:
                 mask=causal_mask(query_len, lens[row], block_tables.device),
             )
             for row, query_len in enumerate(query_lens)
-            if query_len > 1
+            if query_len > 1 and with_chunks
         )
         single = [row for row, query_len in enumerate(query_lens) if query_len == 1]
         return cls(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -11,6 +13,7 @@ from engine.graphs import DecodeGraphs, graph_sizes, repeat
 from engine.kv_cache import size_pool
 from engine.loader import Loaded, load
 from engine.model_runner import ModelRunner
+from tests.engine.real import RealEngine
 from tests.engine.tiny import write_folder
 
 BLOCK_SIZE = 4
@@ -85,6 +88,19 @@ def test_the_largest_size_is_captured_first(loaded: Loaded):
     setup = Setup(loaded, [1])
     DecodeGraphs(setup.eager, [1, 4, 2], table_width=5, device=torch.device("cpu"), capture=capture)
     assert captured == [4, 2, 1]
+
+
+@pytest.mark.parametrize("params", [{}, {"temperature": 1.0, "seed": 4}], ids=["greedy", "sampled"])
+def test_an_engine_that_replays_gives_the_same_answers(loaded: Loaded, params: dict[str, Any]):
+    """Chunks and mixed steps run eagerly in between; rows come and go, so that sizes change and padding with them."""
+    prompts = [[(7 * i + n) % 250 for i in range(length)] for n, length in enumerate((40, 12, 33, 21, 40))]
+    config = {"block_size": 4, "num_blocks": 64, "max_num_seqs": 4, "max_num_batched_tokens": 24}
+    eager, replaying = RealEngine(loaded, **config), RealEngine(loaded, **config)
+    runner = replaying.core.runner
+    assert isinstance(runner, ModelRunner)
+    runner.capture(repeat)
+    expected = [request.output_token_ids for request in eager.run(prompts, 24, **params)]
+    assert [request.output_token_ids for request in replaying.run(prompts, 24, **params)] == expected
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from engine.config import EngineConfig
+from engine.config import MOST, EngineConfig
 from engine.errors import ConfigError
 from engine.events import ModelFacts
 from engine.kv_cache import allocate, available_bytes, kv_bytes_per_token, size_pool_for
@@ -131,23 +131,46 @@ def test_the_sum_in_words():
 
 def test_the_pool_takes_what_the_sum_says():
     model = parse_model_config(tiny_config(), "tiny")
-    caches = allocate(EngineConfig(num_blocks=5, block_size=8), model, torch.device("cpu"))
+    caches = allocate(EngineConfig(num_blocks=5, block_size=8), model, torch.device("cpu"), torch.float32)
     assert len(caches) == model.num_layers
     assert caches[0].keys.shape == (5, model.num_kv_heads, 8, model.head_dim)
     total = sum(cache.keys.nbytes + cache.values.nbytes for cache in caches)
     assert total == 5 * 8 * kv_bytes_per_token(model.num_layers, model.num_kv_heads, model.head_dim, 4)
 
 
-@pytest.mark.parametrize(("dtype", "name"), [("int8", "int8"), ("fp8", "float8_e4m3fn")])
-def test_the_quantized_pool_takes_what_the_sum_says(dtype: str, name: str):
+@pytest.mark.parametrize(("asked", "dtype"), [("int8", torch.int8), ("fp8", torch.float8_e4m3fn)])
+def test_the_quantized_pool_takes_what_the_sum_says(asked: str, dtype: torch.dtype):
     """A48: bytes per block match the dtype, scales included."""
-    config, memory = size_pool_for(EngineConfig(kv_cache_dtype=dtype, num_blocks=5, block_size=8), SMOLLM2, 16 * GB)
+    config = EngineConfig(kv_cache_dtype=asked, num_blocks=5, block_size=8)
+    config, memory = size_pool_for(config, SMOLLM2, 16 * GB, kv_dtype=dtype)
+    name = str(dtype).removeprefix("torch.")
     assert (memory.bytes_per_token, memory.bytes_per_block, memory.kv_dtype) == (12_240, 8 * 12_240, name)
     assert f"5 blocks × 8 tokens × 12,240 B per {name} token" in memory.sum_text
     model = parse_model_config(tiny_config(), "tiny")
-    caches = allocate(config, model, torch.device("cpu"))
+    caches = allocate(config, model, torch.device("cpu"), dtype)
     total = sum(t.nbytes for c in caches for t in (c.keys, c.values, c.key_scales, c.value_scales))
     assert total == 5 * 8 * kv_bytes_per_token(model.num_layers, model.num_kv_heads, model.head_dim, 1, 4)
+
+
+def test_a_gpus_pool_takes_all_that_is_left():
+    config, memory = size_pool_for(EngineConfig(), SMOLLM2, 100 * PER_BLOCK + 5, fill=True)
+    assert config.num_blocks == 100
+    assert "(what 90% of the GPU's memory leaves)" in memory.sum_text
+
+
+def test_a_pool_that_fills_still_obeys_the_flags_and_the_most_blocks():
+    assert size_pool_for(EngineConfig(num_blocks=7), SMOLLM2, 16 * GB, fill=True)[0].num_blocks == 7
+    assert size_pool_for(EngineConfig(), SMOLLM2, 10**6 * GB, fill=True)[0].num_blocks == MOST["num_blocks"]
+
+
+def test_no_memory_left_is_refused():
+    with pytest.raises(ConfigError, match="One KV block takes"):
+        size_pool_for(EngineConfig(), SMOLLM2, 0, fill=True)
+
+
+def test_bfloat16_takes_half():
+    memory = size_pool_for(EngineConfig(num_blocks=1), SMOLLM2, None, kv_dtype=torch.bfloat16)[1]
+    assert (memory.bytes_per_token, memory.kv_dtype) == (23_040, "bfloat16")
 
 
 def test_this_machine_has_some_memory_left():
