@@ -6,7 +6,7 @@ ARGS ?=
 PYTHON_IN_VENV = .venv/bin/python
 PYTEST = $(PYTHON_IN_VENV) -m pytest
 
-.PHONY: help run test test-fast lint soak bench clean
+.PHONY: help run test test-fast lint soak gpu-check bench clean
 
 help:
 	@echo "make run        start the page and an engine on http://$(HOST):$(PORT)  (PORT= HOST= MODEL= ARGS=)"
@@ -14,6 +14,7 @@ help:
 	@echo "make test-fast  the tests without model and browser"
 	@echo "make lint       formatting, ruff, mypy, vendored files"
 	@echo "make soak       the long tests"
+	@echo "make gpu-check  on a GPU: is it right, is it quick  (DRY=1: try it on a CPU)"
 	@echo "make bench      benchmarks  (ARGS=)"
 	@echo "make clean      remove what the targets above made, .venv included"
 
@@ -41,6 +42,12 @@ lint:
 soak:
 	@.ci/setup test
 	@CHROMIUM="$$(.ci/browser)" && export CHROMIUM && HYPOTHESIS_PROFILE=soak $(PYTEST) -m "soak or hypothesis" --timeout 3600 $(ARGS)
+
+# On a machine with a GPU, whatever Python has torch there; no network. DRY=1: the way through it, on a CPU.
+gpu-check:
+	@python=$$([ -x $(PYTHON_IN_VENV) ] && echo $(PYTHON_IN_VENV) || echo $${PYTHON:-python3}); \
+	$$python -c 'import torch' 2>/dev/null || { echo "make gpu-check needs a Python with torch; $$python has none. Name one: PYTHON=…, or let make run install it."; exit 2; }; \
+	$$python -m benchmarks.gpu_check $(if $(DRY),--dry) $(ARGS)
 
 bench:
 	@.ci/setup test

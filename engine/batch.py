@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.attention.base import AttentionMetadata
+from engine.attention.base import AttentionMetadata, sent
 
 CPU = torch.device("cpu")
 
@@ -33,6 +32,15 @@ class FlatBatch:
     positions: Tensor  # [num_tokens] int64
     logits_indices: Tensor  # [num logits] int64, into the flat batch
     meta: AttentionMetadata
+
+    def to(self, device: torch.device) -> FlatBatch:
+        """The batch on a GPU."""
+        return FlatBatch(
+            token_ids=sent(self.token_ids, device),
+            positions=sent(self.positions, device),
+            logits_indices=sent(self.logits_indices, device),
+            meta=self.meta.to(device),
+        )
 
 
 def flat_batch(shares: Sequence[Share], block_size: int, device: torch.device = CPU) -> FlatBatch:
@@ -68,25 +76,4 @@ def flat_batch(shares: Sequence[Share], block_size: int, device: torch.device = 
             with_chunks=device.type == "cpu",
         ),
     )
-    return batch if device.type == "cpu" else _sent(batch, device)
-
-
-def _sent(batch: FlatBatch, device: torch.device) -> FlatBatch:
-    """The batch on a GPU, through pinned memory, from which a copy needs nobody to wait."""
-
-    def send(tensor: Tensor) -> Tensor:
-        return tensor.pin_memory().to(device, non_blocking=True)
-
-    meta = batch.meta
-    return FlatBatch(
-        token_ids=send(batch.token_ids),
-        positions=send(batch.positions),
-        logits_indices=send(batch.logits_indices),
-        meta=dataclasses.replace(
-            meta,
-            query_start_loc=send(meta.query_start_loc),
-            seq_lens=send(meta.seq_lens),
-            block_tables=send(meta.block_tables),
-            slot_mapping=send(meta.slot_mapping),
-        ),
-    )
+    return batch if device.type == "cpu" else batch.to(device)

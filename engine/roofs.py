@@ -33,12 +33,12 @@ def measure_roofs(device: torch.device, dtype: torch.dtype) -> Roofs:
     side = SMALL_SIDE if device.type == "cpu" and dtype != torch.float32 else SIDE[device.type]
     matrix = torch.ones(side, side, dtype=dtype, device=device)
     product = torch.empty_like(matrix)
-    copy_s = _best_seconds(lambda: target.copy_(source), device)
-    multiply_s = _best_seconds(lambda: torch.mm(matrix, matrix, out=product), device)
+    copy_s = best_seconds(lambda: target.copy_(source), device)
+    multiply_s = best_seconds(lambda: torch.mm(matrix, matrix, out=product), device)
     return Roofs(flops=2 * side**3 / multiply_s, bytes_per_s=2 * source.nbytes / copy_s)
 
 
-def _best_seconds(work: Callable[[], object], device: torch.device) -> float:
+def best_seconds(work: Callable[[], object], device: torch.device) -> float:
     """The quickest of TRIES, after one that does not count."""
     work()
     best = float("inf")

@@ -10,6 +10,7 @@ too, so that a cold and a warm prompt see the same numbers.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
@@ -78,6 +79,23 @@ class AttentionMetadata:
             single_rows=torch.tensor(single, dtype=torch.int32),
             chunks=chunks,
         )
+
+    def to(self, device: torch.device) -> AttentionMetadata:
+        """The same on this device; what is read on the host stays there."""
+        if device.type == "cpu":
+            return self
+        return dataclasses.replace(
+            self,
+            query_start_loc=sent(self.query_start_loc, device),
+            seq_lens=sent(self.seq_lens, device),
+            block_tables=sent(self.block_tables, device),
+            slot_mapping=sent(self.slot_mapping, device),
+        )
+
+
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """A copy on a GPU, through pinned memory, for which nobody has to wait."""
+    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 class Attention(Protocol):
