@@ -144,6 +144,22 @@ def test_chunks_at_the_edges_of_query_and_key_tiles(rows: Rows):
     check(Step(rows, **SHAPE, kv_dtype=FP16), FP16)  # 21 queries and 64 tokens a tile
 
 
+def test_a_program_writes_its_own_queries_only(monkeypatch: pytest.MonkeyPatch):
+    """The interpreter runs programs in order, so that the next one would cover up what this one spoils."""
+    kernel = attention.paged_attention_kernel
+
+    class FirstTile:
+        def __getitem__(self, grid: tuple[int, int]):
+            def launch(q: torch.Tensor, out: torch.Tensor, *args: object, **options: object) -> None:
+                kernel[(1, grid[1])](q, out.fill_(7.0), *args, **options)
+
+            return launch
+
+    monkeypatch.setattr(attention, "paged_attention_kernel", FirstTile())
+    out, _ = Step([(0, 30)], **SHAPE).run(triton_attention)
+    assert (out == 7.0).flatten(1).all(1).tolist() == [False] * 5 + [True] * 25  # 16 rows of 3 heads: 5 queries
+
+
 def test_decode_rows_at_the_edges_of_blocks_and_tiles():
     check(Step([(total - 1, 1) for total in (1, 16, 17, 63, 64, 65)], **SHAPE))
 
