@@ -16,7 +16,10 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDER = ROOT / "tests" / "engine" / "kernels"
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Triton is there on Linux only")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="Triton is there on Linux only"),
+    pytest.mark.timeout(900),  # a process of many tests; on a busy machine it takes minutes
+]
 
 
 def run(kind: str, tmp_path: Path, **environment: str) -> None:

@@ -124,7 +124,7 @@ def test_top_k_keeps_k_of_equal_tokens():
 
 
 def test_top_k_counts_what_is_above_the_tie_and_ties_over_all_blocks(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sampling, "MAX_BLOCK", 16)
+    monkeypatch.setattr(sampling, "MAX_BLOCK", 32)
     row = torch.full((40,), -1.0)
     row[[3, 14, 20, 33, 39]] = 0.0
     row[30] = 1.0
