@@ -39,7 +39,7 @@ from engine.loader import Loaded, model_facts
 from engine.model_runner import ModelRunner
 from engine.models.config import ModelConfig, RopeConfig, expected_tensors
 from engine.models.llama import Llama
-from engine.models.ops import PLAIN_OPS, Ops, choose_ops
+from engine.models.ops import choose_ops
 from engine.request import Request, SamplingParams
 from engine.roofline import total_cost
 from engine.roofs import Roofs, best_seconds, measure_roofs
@@ -148,7 +148,7 @@ def random_model(
         return (torch.randn(shapes[name], generator=generator, dtype=dtype, device=maker) * STD).to(device)
 
     return Loaded(
-        model=Llama(config, weights, _ops(device, dtype)),
+        model=Llama(config, weights, choose_ops(device, dtype)),
         tokenizer=None,  # type: ignore[arg-type]  # nobody reads what random weights write
         chat_template=None,
         special_tokens={},
@@ -156,16 +156,6 @@ def random_model(
         facts=model_facts("random", config, dtype, has_chat_template=False),
         folder=Path(),
     )
-
-
-def _ops(device: torch.device, dtype: torch.dtype) -> Ops:
-    """The device's own; on a CPU without numba, which a GPU's machine need not have, the plain ones."""
-    try:
-        return choose_ops(device, dtype)
-    except ImportError:
-        if device.type == "cuda":
-            raise
-        return PLAIN_OPS
 
 
 class _Mute:

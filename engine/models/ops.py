@@ -103,7 +103,9 @@ def choose_ops(device: torch.device, dtype: torch.dtype) -> Ops:
         from engine.kernels.ops import GPU_OPS  # triton: only where there is something to run on
 
         return GPU_OPS
-    from engine.models import cpu_ops  # numba: half a second to import
-
+    try:
+        from engine.models import cpu_ops  # numba: half a second to import
+    except ImportError:
+        return PLAIN_OPS  # a GPU's machine need not have numba; its oracle is then slow
     share_one_pool()
     return cpu_ops.COMPILED_OPS if dtype == torch.float32 else cpu_ops.HALF_OPS
