@@ -17,6 +17,7 @@ import json
 import statistics
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -214,6 +215,11 @@ class Bench:
 # -- is it right ---------------------------------------------------------------------------------------------------
 
 
+def kernels(p: Plan) -> Iterator[Finding]:
+    for name, error, bound in kernel_errors(p.device):
+        yield Finding(name, error, "worst error", at_most=bound)
+
+
 def equality(p: Plan) -> Iterator[Finding]:
     """A small model in fp32: the same tokens as on the CPU, eager and replayed."""
     config = dataclasses.replace(TINY, num_layers=4)
@@ -342,13 +348,21 @@ def check(p: Plan) -> Iterator[Finding]:
     roofs = measure_roofs(p.device, p.dtype)
     yield Finding("copy, read and written", roofs.bytes_per_s / 1e9, "GB/s")
     yield Finding(f"matrix product, {str(p.dtype).removeprefix('torch.')}", roofs.flops / 1e12, "TFLOP/s")
-    for name, error, bound in kernel_errors(p.device):
-        yield Finding(name, error, "worst error", at_most=bound)
-    yield from equality(p)
+    yield from _surely("kernels", kernels(p))
+    yield from _surely("equality", equality(p))
     for name, config in (("1B", p.small), ("8B", p.large)):
-        yield from decode_speed(p, config, name, roofs)
-    yield from attention_speed(p, p.large, roofs)
-    yield from transformers_ratio(p, p.small, 64 if p.device.type == "cuda" else 2)
+        yield from _surely(name, decode_speed(p, config, name, roofs))
+    yield from _surely("attention", attention_speed(p, p.large, roofs))
+    yield from _surely("transformers", transformers_ratio(p, p.small, 64 if p.device.type == "cuda" else 2))
+
+
+def _surely(name: str, part: Iterator[Finding]) -> Iterator[Finding]:
+    """A part that fails is a promise missed, and no reason to leave out the others."""
+    try:
+        yield from part
+    except Exception:
+        traceback.print_exc()
+        yield Finding(f"{name}: failed, see above", 1, "failure", at_most=0)
 
 
 def main(argv: list[str]) -> int:
