@@ -60,4 +60,6 @@ def _rate(value: Any) -> float | None:
 def _breakpoints(value: Any) -> Breakpoints:
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise RequestError("on must be a list of breakpoints, such as preempt or if:free_blocks < 4.", param="on")
+    if any("\ud800" <= char <= "\udfff" for text in value for char in text):
+        raise RequestError("on holds half of a surrogate pair, which is not a character.", param="on")
     return Breakpoints(value)

@@ -14,7 +14,8 @@ import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from engine.knobs import KNOBS
 
 Json = dict[str, Any]
 
-END_TOKEN = -1  # ends a replayed answer where the recorded one ended before its limit
+END_TOKEN = -3  # ends a replayed answer where the recorded one ended before its limit; -1 is TO_BE_DRAFTED
 _GZIP = b"\x1f\x8b"
 
 
@@ -39,9 +40,23 @@ class Recording:
         return [event for event in self.events if event["kind"] == "step"]
 
 
+@contextmanager
+def understood(name: str) -> Iterator[None]:
+    """Turn what a foreign or damaged recording makes of us into one sentence: its events are JSON, and no more."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+        what = f"a field {error.args[0]} is missing" if isinstance(error, KeyError) else "a field is not what it must be"
+        raise LoadError(
+            f"{name} cannot be understood: {what} in one of its events. Is it damaged, or of another version?"
+        ) from error
+
+
 def read_recording(path: Path) -> Recording:
     """Raises LoadError with one sentence. A file that was cut off is read as far as it goes."""
-    return split_epochs(_read_lines(path), str(path))
+    lines = _read_lines(path)
+    with understood(str(path)):
+        return split_epochs(lines, str(path))
 
 
 def split_epochs(events: Iterable[Json], name: str = "This recording") -> Recording:
@@ -72,7 +87,7 @@ def _read_lines(path: Path) -> list[Json]:
             continue
         try:
             event = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             event = None
         if isinstance(event, dict) and isinstance(event.get("kind"), str):
             found.append(event)
@@ -172,6 +187,7 @@ class _Seen:
         self.num_output: dict[str, int] = {}
         self.ended: dict[str, str] = {}  # request -> reason
         self._config = config  # when the engine started
+        self._most_tokens = int(config["max_model_len"])
         self._guesses: dict[str, dict[int, Guesses]] = {}
         self._tables: dict[str, list[int]] = {}
         self._hashes: dict[str, dict[int, str]] = {}  # request -> index of a block -> its hash
@@ -187,7 +203,7 @@ class _Seen:
             case "request":
                 self._request(event)
             case "config":
-                self.turns.append(Turn(event["t"], event["changed"]))
+                self.turns.append(Turn(int(event["t"]), dict(event["changed"])))
         self._begun = self._begun or event["kind"] == "key"
 
     def _key(self, state: Json) -> None:
@@ -246,11 +262,26 @@ class _Seen:
 
     def arrival(self, request: str, block_size: int) -> Arrival:
         facts, count = self.facts[request], self.num_output[request]
+        _check_facts(facts)
         by_length = self.ended.get(request) == "length" and count >= facts["max_tokens"]
+        if not (0 < facts["num_prompt_tokens"] and 0 < facts["num_prompt_tokens"] + count <= self._most_tokens):
+            raise ValueError(f"{request} has more tokens than the engine took, or none")
         token_ids = _made_up(request, self._hashes[request], facts["num_prompt_tokens"] + count, block_size)
         if not by_length:
             token_ids[-1] = END_TOKEN
         return Arrival(facts, token_ids, count, by_length, self._guesses[request])
+
+
+def _check_facts(facts: Json) -> None:
+    """What a replay asks for is there. Raises KeyError or TypeError."""
+    for name in ("owner", "label", "parent", "request_class"):
+        facts[name]
+    for name in ("arrival_us", "num_prompt_tokens", "max_tokens", "priority"):
+        if not isinstance(facts[name], int):
+            raise TypeError(name)
+    for name in ("temperature", "top_k", "top_p", "seed", "ignore_eos"):
+        facts["sampling"][name]
+    tuple(facts["sampling"]["stop_token_ids"])
 
 
 def _made_up(request: str, hashes: Mapping[int, str], count: int, block_size: int) -> list[int]:

@@ -195,6 +195,13 @@ def _step_cost(original: Mapping[str, Any]) -> StepCost:
     return partial(roofline.total_cost, model, facts, events.MemoryFacts(**memory))
 
 
+def check_hello(original: Mapping[str, Any]) -> None:
+    """What a simulation takes from a recorded `hello` is there. Raises KeyError, TypeError or the like."""
+    _step_cost(original)
+    config = EngineConfig(num_blocks=1, max_model_len=1)
+    events.Hello(**{**_hello(config, original), "kind": "hello", "engine": "", "epoch": "", "seq": 0, "t": 0})
+
+
 def _hello(config: EngineConfig, original: Mapping[str, Any]) -> dict[str, Any]:
     assert config.num_blocks is not None
     kept = known_fields(events.Hello, original)

@@ -18,9 +18,9 @@ from engine.config import SCRIPTED_MODEL, EngineConfig, flag
 from engine.cost_model import fit, load_cost_model
 from engine.errors import ConfigError, StepscopeError
 from engine.flags import add_config_flags
-from engine.knobs import FIELDS
-from engine.recording import Recording, Workload, read_recording, workload, write_recording
-from engine.simulation import NO_SPECULATION, known_fields, simulate
+from engine.knobs import FIELDS, changed
+from engine.recording import Recording, Workload, read_recording, understood, workload, write_recording
+from engine.simulation import NO_SPECULATION, check_hello, known_fields, simulate
 from engine.summary import summarize, table
 
 FITTED = "fitted"
@@ -28,7 +28,9 @@ FITTED = "fitted"
 
 def recorded_config(recording: Recording) -> EngineConfig:
     """The recorded engine's settings, less those that a simulation has no use for. Raises ConfigError."""
-    config = EngineConfig(**known_fields(EngineConfig, recording.hello["config"]))
+    config = changed(EngineConfig(), known_fields(EngineConfig, recording.hello["config"]))
+    if config.num_blocks is None or config.max_model_len is None:
+        raise ValueError("the recorded engine had not settled its pool and context")
     return dataclasses.replace(config, start_paused=False)
 
 
@@ -44,7 +46,9 @@ def main(argv: list[str] | None = None) -> int:
     given = {name: getattr(args, name) for name in FIELDS if getattr(args, name) is not not_given}
     try:
         recording = read_recording(args.recording)
-        before = recorded_config(recording)
+        with understood(str(args.recording)):
+            before = recorded_config(recording)
+            check_hello(recording.hello)
         config = dataclasses.replace(before, **{"cost_model": FITTED, **given})
         return _replay(recording, _resized(before, config), frozenset(given), args)
     except StepscopeError as error:
@@ -70,18 +74,20 @@ def _resized(before: EngineConfig, config: EngineConfig) -> EngineConfig:
 
 
 def _replay(recording: Recording, config: EngineConfig, given: Collection[str], args: argparse.Namespace) -> int:
-    work = workload(recording)
+    with understood(str(args.recording)):
+        work, was = workload(recording), summarize(recording)
     if not work.arrivals:
         raise ConfigError(f"{args.recording} holds no request that was answered: there is nothing to replay.")
     if config.cost_model == FITTED:
-        fitted = fit(recording.steps())
+        with understood(str(args.recording)):
+            fitted = fit(recording.steps())
         cost, how = fitted.model, str(fitted)
     else:
         cost, how = load_cost_model(config.cost_model), config.cost_model
     started = time.perf_counter()
     replayed = simulate(work, config, cost, recording.hello, given)
     took = time.perf_counter() - started
-    was, now = summarize(recording), summarize(replayed)
+    now = summarize(replayed)
     simulated = recording.hello.get("simulated") or recording.hello["config"]["model"] == SCRIPTED_MODEL
     print(
         f"Simulated: {len(work.arrivals)} requests arrive when they did, and answer as many tokens as they did. "
@@ -92,13 +98,17 @@ def _replay(recording: Recording, config: EngineConfig, given: Collection[str], 
     print(f"Cost model: {how}.")
     print(f"{now.makespan_us / 1e6:.2f} s of virtual time took {took:.2f} s.")
     print(table({"recorded (simulated)" if simulated else "recorded (measured)": was, "simulated": now}))
-    if args.save_cost_model:
-        args.save_cost_model.write_text(cost.to_json())
-    if args.out:
-        write_recording(args.out, [replayed.hello, *replayed.events])
-    if args.json:
-        numbers = {"recorded": dataclasses.asdict(was), "simulated": dataclasses.asdict(now)}
-        args.json.write_text(json.dumps({**numbers, "cost_model": dataclasses.asdict(cost)}, indent=1) + "\n")
+    numbers = {"recorded": was, "simulated": now, "cost_model": cost}
+    try:
+        if args.save_cost_model:
+            args.save_cost_model.write_text(cost.to_json())
+        if args.out:
+            write_recording(args.out, [replayed.hello, *replayed.events])
+        if args.json:
+            asked = {name: dataclasses.asdict(value) for name, value in numbers.items()}
+            args.json.write_text(json.dumps(asked, indent=1) + "\n")
+    except OSError as error:
+        raise ConfigError(f"{error.filename} cannot be written: {error.strerror}.") from None
     return 0
 
 

@@ -95,7 +95,7 @@ def stop_token_ids(
     A union, since each of the three files has been seen to lack one that another has.
     """
     file = folder / "generation_config.json"
-    generation = token_id_set(read_json(file).get("eos_token_id")) if file.is_file() else frozenset()
+    generation = token_id_set(read_json(file).get("eos_token_id"), str(file)) if file.is_file() else frozenset()
     eos = specials.get("eos_token")
-    own = token_id_set(tokenizer.token_to_id(eos)) if eos is not None else frozenset()
+    own = token_id_set(tokenizer.token_to_id(eos), eos) if eos is not None else frozenset()
     return frozenset(i for i in own | generation | config.eos_token_ids if 0 <= i < config.vocab_size)

@@ -25,16 +25,19 @@ ARCHITECTURES: Final = {
 
 MISTRAL_WINDOW: Final = 4096  # where its config.json leaves sliding_window out
 _REQUIRED: Final = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
-_OPTIONAL: Final[dict[str, type | tuple[type, ...]]] = {  # null equals absent
-    "num_key_value_heads": int,
-    "head_dim": int,
-    "max_position_embeddings": int,
-    "sliding_window": int,
-    "rms_norm_eps": (int, float),
-    "rope_theta": (int, float),
-    "rope_scaling": dict,
-    "rope_parameters": dict,
+_INTEGERS: Final = {  # name -> (least, most); beyond the most is damage, and would be counted through for hours
+    "hidden_size": (1, 2**20),
+    "intermediate_size": (1, 2**22),
+    "num_hidden_layers": (1, 2**12),
+    "num_attention_heads": (1, 2**12),
+    "vocab_size": (1, 2**24),
+    "num_key_value_heads": (1, 2**12),
+    "head_dim": (1, 2**12),
+    "max_position_embeddings": (1, 2**30),
+    "sliding_window": (0, 2**53),
 }
+_FLAGS: Final = ("tie_word_embeddings", "attention_bias", "mlp_bias", "use_sliding_window")
+_LAYER_TYPES: Final = ("full_attention", "sliding_attention")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,19 +86,16 @@ class ModelConfig:
 def parse_model_config(raw: Mapping[str, Any], where: str) -> ModelConfig:
     """Read a config.json. `where` names it in error messages."""
     architecture = _architecture(raw, where)
-    for name in _REQUIRED:
-        if not isinstance(raw.get(name), int) or raw[name] < 1:
-            raise LoadError(f"{where} has no usable {name}: it is {raw.get(name)!r}, and must be a number from 1.")
-    for name, kind in _OPTIONAL.items():
-        if raw.get(name) is not None and not isinstance(raw[name], kind):
-            raise LoadError(f"{where} has no usable {name}: it is {raw[name]!r:.40}.")
-    if raw.get("hidden_act", "silu") != "silu":
-        raise LoadError(f"{where} asks for hidden_act {raw['hidden_act']!r}; only silu is implemented.")
+    _check_kinds(raw, where)
+    if raw.get("hidden_act") not in (None, "silu"):
+        raise LoadError(f"{where} asks for hidden_act {raw['hidden_act']!r:.40}; only silu is implemented.")
     heads = raw["num_attention_heads"]
     kv_heads = raw.get("num_key_value_heads") or heads
     if heads % kv_heads:
         raise LoadError(f"{where} has num_attention_heads {heads}, not a multiple of num_key_value_heads {kv_heads}.")
     head_dim = raw.get("head_dim") or raw["hidden_size"] // heads
+    if head_dim == 0:
+        raise LoadError(f"{where} has hidden_size {raw['hidden_size']}, below num_attention_heads {heads}.")
     if head_dim % 2:
         raise LoadError(f"{where} has head_dim {head_dim}; rotary embedding needs an even number.")
     return ModelConfig(
@@ -115,19 +115,55 @@ def parse_model_config(raw: Mapping[str, Any], where: str) -> ModelConfig:
         o_bias=_attention_bias(raw, architecture),
         mlp_bias=architecture == "LlamaForCausalLM" and bool(raw.get("mlp_bias", False)),
         qk_norm=architecture == "Qwen3ForCausalLM",
-        eos_token_ids=token_id_set(raw.get("eos_token_id")),
+        eos_token_ids=token_id_set(raw.get("eos_token_id"), where),
     )
 
 
-def token_id_set(value: Any) -> frozenset[int]:
-    """An `eos_token_id` field as a set: it may be a number, a list or null."""
-    if value is None:
-        return frozenset()
-    return frozenset(value) if isinstance(value, list) else frozenset([value])
+def _check_kinds(raw: Mapping[str, Any], where: str) -> None:
+    """Every field we read is of its kind and within its limits; null equals absent, and true is no number."""
+    for name, (least, most) in _INTEGERS.items():
+        value = raw.get(name)
+        if value is None and name not in _REQUIRED:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise LoadError(
+                f"{where} has no usable {name}: it is {value!r:.40}, and must be a whole number from {least} to {most}."
+            )
+    for name in _FLAGS:
+        if not isinstance(raw.get(name), bool | None):
+            raise LoadError(f"{where} has no usable {name}: it is {raw[name]!r:.40}, and must be true or false.")
+    for name in ("rope_scaling", "rope_parameters"):
+        if not isinstance(raw.get(name), dict | None):
+            raise LoadError(f"{where} has no usable {name}: it is {raw[name]!r:.40}, and must be an object.")
+    for name in ("rope_theta", "rms_norm_eps"):
+        if raw.get(name) is not None:
+            _positive(raw, name, where)
+    layer_types = raw.get("layer_types") or []
+    if not isinstance(layer_types, list) or any(kind not in _LAYER_TYPES for kind in layer_types):
+        raise LoadError(f"{where} has layer_types {layer_types!r:.60}; supported: {', '.join(_LAYER_TYPES)}.")
+
+
+def _positive(settings: Mapping[str, Any], name: str, where: str) -> float:
+    """A finite number above 0."""
+    value = settings[name]
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e30:
+        raise LoadError(f"{where} has no usable {name}: it is {value!r:.40}, and must be a number above 0.")
+    return value
+
+
+def token_id_set(value: Any, where: str) -> frozenset[int]:
+    """An `eos_token_id` field as a set: it may be a number, a list or null. Raises LoadError."""
+    ids = [] if value is None else value if isinstance(value, list) else [value]
+    if any(isinstance(token_id, bool) or not isinstance(token_id, int) for token_id in ids):
+        raise LoadError(f"{where} has eos_token_id {value!r:.40}; it must be a token id or a list of them.")
+    return frozenset(ids)
 
 
 def _architecture(raw: Mapping[str, Any], where: str) -> str:
     names = raw.get("architectures") or []
+    names = [names] if isinstance(names, str) else names
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise LoadError(f"{where} has architectures {names!r:.60}; it must be a list of names.")
     if not names:
         names = [name for name, model_type in ARCHITECTURES.items() if model_type == raw.get("model_type")]
     for name in names:
@@ -153,8 +189,12 @@ def _max_positions(raw: Mapping[str, Any], architecture: str) -> int:
 def _rope(raw: Mapping[str, Any], where: str) -> RopeConfig:
     """Both spellings: `rope_theta` beside `rope_scaling` (transformers 4) and `rope_parameters` (transformers 5)."""
     settings = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
-    kind = settings.get("rope_type", settings.get("type", "default"))
-    theta = settings.get("rope_theta") or raw.get("rope_theta") or 10_000.0
+    if any(isinstance(value, dict) for value in settings.values()):
+        raise LoadError(f"{where} has a rotary embedding per kind of layer; only one for all is implemented.")
+    kind = settings.get("rope_type") or settings.get("type") or "default"
+    theta = raw.get("rope_theta") or 10_000.0
+    if settings.get("rope_theta") is not None:
+        theta = _positive(settings, "rope_theta", where)
     if kind not in ("default", "linear", "llama3"):
         raise LoadError(f"{where} asks for rotary embedding of type {kind!r}; supported: default, linear, llama3.")
     if settings.get("partial_rotary_factor", raw.get("partial_rotary_factor", 1.0)) not in (None, 1.0):
@@ -163,14 +203,17 @@ def _rope(raw: Mapping[str, Any], where: str) -> RopeConfig:
         return RopeConfig(theta=theta)
     try:
         if kind == "linear":
-            return RopeConfig(theta=theta, kind=kind, factor=settings["factor"])
+            return RopeConfig(theta=theta, kind=kind, factor=_positive(settings, "factor", where))
+        low, high = (_positive(settings, name, where) for name in ("low_freq_factor", "high_freq_factor"))
+        if low >= high:
+            raise LoadError(f"{where} has low_freq_factor {low}; it must be below high_freq_factor {high}.")
         return RopeConfig(
             theta=theta,
             kind=kind,
-            factor=settings["factor"],
-            low_freq_factor=settings["low_freq_factor"],
-            high_freq_factor=settings["high_freq_factor"],
-            original_max_position_embeddings=settings["original_max_position_embeddings"],
+            factor=_positive(settings, "factor", where),
+            low_freq_factor=low,
+            high_freq_factor=high,
+            original_max_position_embeddings=int(_positive(settings, "original_max_position_embeddings", where)),
         )
     except KeyError as error:
         raise LoadError(f"{where} asks for {kind} rotary embedding but leaves out {error.args[0]}.") from None

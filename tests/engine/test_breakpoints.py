@@ -5,6 +5,7 @@ import pytest
 from engine import events
 from engine.breakpoints import Breakpoints
 from engine.errors import RequestError
+from engine.gate_action import GateAction
 from tests.engine.harness import Harness
 
 
@@ -134,3 +135,10 @@ def test_a_rate_spaces_the_steps_and_marks_them():
     engine.gate("rate", per_second=None)
     assert engine.core.wait_us == 0
     engine.check()
+
+
+@pytest.mark.parametrize("text", ["request:\ud800", "if:\udfff", "\ud800"])
+def test_a_breakpoint_that_is_not_text_is_refused(text):
+    """It would be shown again, and could not be."""
+    with pytest.raises(RequestError, match="half of a surrogate pair"):
+        GateAction.from_body({"action": "break", "on": [text]})

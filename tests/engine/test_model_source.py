@@ -19,6 +19,9 @@ from tests.engine.tiny import tiny_config, write_folder, write_gguf
 LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0000\nsize 1000\n"
 
 
+EVEN = {"low_freq_factor": 1, "high_freq_factor": 1, "original_max_position_embeddings": 8192}
+
+
 def find(path: Path | str, **flags: Any) -> ModelSource:
     return find_source(EngineConfig(model=str(path), **flags))
 
@@ -255,6 +258,31 @@ def test_the_load_format_must_fit_the_file(gguf_file: Path):
         ({"num_key_value_heads": [2, 1]}, "no usable num_key_value_heads"),  # one per layer, as some GGUFs have it
         ({"max_position_embeddings": "2048"}, "no usable max_position_embeddings"),
         ({"rope_scaling": "linear"}, "no usable rope_scaling"),
+        ({"num_key_value_heads": -2}, "no usable num_key_value_heads: it is -2"),
+        ({"num_key_value_heads": True}, "no usable num_key_value_heads: it is True"),
+        ({"head_dim": -16}, "no usable head_dim: it is -16"),
+        ({"head_dim": None, "hidden_size": 2}, "hidden_size 2, below num_attention_heads 4"),
+        ({"max_position_embeddings": -1}, "no usable max_position_embeddings: it is -1"),
+        ({"sliding_window": -1}, "no usable sliding_window: it is -1"),
+        ({"num_hidden_layers": 10**9}, "no usable num_hidden_layers: it is 1000000000, .* from 1 to 4096"),
+        ({"vocab_size": 10**12}, "no usable vocab_size"),
+        ({"rms_norm_eps": float("nan")}, "no usable rms_norm_eps: it is nan"),
+        ({"rms_norm_eps": -1}, "no usable rms_norm_eps: it is -1"),
+        ({"rope_theta": -5}, "no usable rope_theta: it is -5"),
+        ({"rope_theta": float("inf")}, "no usable rope_theta: it is inf"),
+        ({"rope_parameters": {"rope_theta": "1e4"}}, "no usable rope_theta: it is '1e4'"),
+        ({"rope_parameters": {"full_attention": {"rope_theta": 1e6}}}, "per kind of layer"),
+        ({"rope_scaling": {"rope_type": "linear", "factor": "x"}}, "no usable factor: it is 'x'"),
+        ({"rope_scaling": {"rope_type": "linear", "factor": 0}}, "no usable factor: it is 0"),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 8, **EVEN}}, "must be below high_freq_factor"),
+        ({"tie_word_embeddings": "false"}, "no usable tie_word_embeddings: it is 'false'"),
+        ({"attention_bias": "no"}, "no usable attention_bias"),
+        ({"layer_types": ["linear_attention"]}, "supported: full_attention, sliding_attention"),
+        ({"architectures": 3}, "architectures 3; it must be a list of names"),
+        ({"architectures": [["a"]]}, "it must be a list of names"),
+        ({"eos_token_id": "</s>"}, "eos_token_id '</s>'; it must be a token id"),
+        ({"eos_token_id": [[1]]}, "it must be a token id or a list of them"),
+        ({"eos_token_id": True}, "it must be a token id or a list of them"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "rotary embedding of type 'yarn'"),
         ({"rope_scaling": {"type": "linear"}}, "leaves out factor"),
         ({"partial_rotary_factor": 0.5}, "only part of each head"),
@@ -272,3 +300,12 @@ def test_a_draft_model_of_its_own_is_checked_too(tmp_path: Path):
     check_models(EngineConfig(model=str(folder), speculative="draft:first-1-layers:2"))
     with pytest.raises(LoadError, match=r"The draft model of --speculative cannot be loaded: .*no such file"):
         check_models(EngineConfig(model=str(folder), speculative=f"draft:{tmp_path / 'none'}:2"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["hidden_act", "head_dim", "num_key_value_heads", "rope_scaling", "rms_norm_eps", "tie_word_embeddings", "eos_token_id"],
+)
+def test_null_in_a_config_equals_absent(name: str):
+    without = {key: value for key, value in tiny_config().items() if key != name}
+    assert parse_model_config({**without, name: None}, "a") == parse_model_config(without, "a")

@@ -42,12 +42,19 @@ def test_a_recording_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path):
     assert read.events == recording.events[: len(read.events)]
 
 
-@pytest.mark.parametrize("content", [b"", b"hello\nworld\n", gzip.compress(b'{"kind":"step"}\n'), b"[1]\n[2]\n"])
+@pytest.mark.parametrize("content", [b"", b"hello\nworld\n", gzip.compress(b'{"kind":"step"}\n'), b"[1]\n[2]\n", b"[" * 200_000 + b"\n"])
 def test_what_is_no_recording_is_refused_by_name(tmp_path, content):
     file = tmp_path / "r.jsonl"
     file.write_bytes(content)
     with pytest.raises(LoadError, match=r"r\.jsonl is no recording"):
         read_recording(file)
+
+
+@pytest.mark.parametrize("changes", [{"engine": [1]}, {"epoch": {}}])
+def test_a_hello_that_makes_no_sense_is_refused_by_name(tmp_path, changes):
+    (tmp_path / "r.jsonl").write_text(json.dumps({"kind": "hello", **changes}))
+    with pytest.raises(LoadError, match=r"r\.jsonl cannot be understood"):
+        read_recording(tmp_path / "r.jsonl")
 
 
 def test_a_missing_file_is_refused_by_name(tmp_path):

@@ -47,6 +47,11 @@ def squares_that_end(request, index):
     return EOS if index in (19, 39) and len(request.prompt_token_ids) % 2 else squares(request, index)
 
 
+def ending(request, index):
+    """Answers that end by themselves after a few tokens: a guess may be right about the end too."""
+    return EOS if index >= 3 + request.num_prompt_tokens % 7 else ord("a") + index % 2
+
+
 def outline(recording):
     """What happened, without what is made up: hashes and header."""
     kept = ("step", "start_us", "wall_us", "accepted_us", "rows", "waiting", "tables", "evicted", "blocks", "ended_by")
@@ -64,6 +69,8 @@ def outline(recording):
         {"speculative": "ngram:3", "script": squares},
         {"speculative": "draft:scripted:3"},
         {"speculative": "draft:scripted:3", "script": squares_that_end},
+        {"speculative": "draft:scripted:3", "script": ending},
+        {"speculative": "ngram:3", "script": ending},
         {"turns": [(10, {"batching": "static"}), (25, {"max_num_seqs": 2, "batching": "continuous"})]},
     ],
 )
@@ -291,3 +298,55 @@ def test_an_engine_that_simulates_loads_no_model():
 def test_its_cost_model_is_checked_before_it_serves():
     with pytest.raises(Exception, match=r"nowhere\.json"):
         paced_runner("nowhere.json")
+
+
+def _without(kind, name):
+    """The same recording from a program whose events of this kind lack a field."""
+    return lambda event: {key: value for key, value in event.items() if event["kind"] != kind or key != name}
+
+
+def _with(kind, name, value):
+    return lambda event: {**event, name: value} if event["kind"] == kind and name in event else event
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(_without("hello", name) for name in ("config", "model", "memory", "block_size", "engine")),
+        *(_without("step", name) for name in ("rows", "tables", "hashed", "wall_us", "phases_us", "gated")),
+        *(_without("request", name) for name in ("event", "request", "arrival_us", "sampling", "owner", "priority")),
+        _with("hello", "config", {"num_blocks": None}),
+        _with("hello", "config", []),
+        _with("request", "num_prompt_tokens", -5),
+        _with("request", "num_prompt_tokens", 10**9),
+        _with("request", "num_output_tokens", 10**9),
+        _with("request", "arrival_us", "soon"),
+        _with("step", "rows", 7),
+    ],
+)
+def test_a_recording_that_cannot_be_understood_is_one_sentence(tmp_path, capsys, damage):
+    recording = record(count=8)
+    file = tmp_path / "r.jsonl.gz"
+    write_recording(file, map(damage, [recording.hello, *recording.events]))
+    assert main([str(file)]) == 2
+    said = capsys.readouterr().err
+    assert "cannot be understood" in said
+    assert said.count("\n") == 1
+
+
+def test_a_recording_with_steps_lost_is_replayed_all_the_same(tmp_path):
+    """Its rows lie: more guesses were right than the answer had tokens."""
+    recording = record(count=20, speculative="draft:scripted:3", script=ending)
+    for step in recording.steps():
+        for row in step["rows"]:
+            row.update(drafted=9, accepted=9)
+    assert summarize(replay(recording)).num_finished == 20
+
+
+@pytest.mark.parametrize("option", ["--out", "--json", "--save-cost-model"])
+def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path, capsys, option):
+    recording = record(count=12)
+    file = tmp_path / "r.jsonl.gz"
+    write_recording(file, [recording.hello, *recording.events])
+    assert main([str(file), option, str(tmp_path / "no" / "such")]) == 2
+    assert "cannot be written: No such file" in capsys.readouterr().err
