@@ -76,8 +76,11 @@ class EngineConfig:
     cost_model: str = "builtin"  # or a file; the pace of `simulate`
 
     def __post_init__(self) -> None:
-        if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in self.model):
-            raise ConfigError("--model is not text: it holds a null byte or bytes that are not UTF-8.")
+        for name in ("model", "speculative", "cost_model"):
+            if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in getattr(self, name)):
+                raise ConfigError(f"{flag(name)} is not text: it holds a null byte or bytes that are not UTF-8.")
+        if not self.model.strip():
+            raise ConfigError("--model is empty; give a folder, a .gguf file or a hub id, or leave it out.")
         for name, most in MOST.items():
             if (getattr(self, name) or 0) > most:
                 raise ConfigError(f"{flag(name)} is {shown(getattr(self, name))}; it must be at most {most}.")

@@ -124,7 +124,7 @@ def load_cost_model(name: str) -> CostModel:
         return BUILTIN_MODEL
     try:
         return CostModel.from_json(Path(name).read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"--cost-model {name} cannot be used: {error}.") from None
 
 

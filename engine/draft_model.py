@@ -14,7 +14,7 @@ from engine.errors import ConfigError
 from engine.loader import Loaded, load, model_facts
 from engine.model_cache import Progress
 from engine.model_source import draft_config, naming_the_draft_model
-from engine.speculative import parse_speculation
+from engine.speculative import check_num_layers, check_vocab_size, parse_speculation
 
 
 def load_draft(config: EngineConfig, target: Loaded, progress: Progress) -> Loaded | None:
@@ -34,11 +34,7 @@ def load_draft(config: EngineConfig, target: Loaded, progress: Progress) -> Load
 def first_layers(target: Loaded, count: int) -> Loaded:
     """The target cut off after `count` layers, head and all."""
     facts = target.facts
-    if count >= facts.num_layers:
-        raise ConfigError(
-            f"--speculative asks for the first {count} layers, and {facts.name} has {facts.num_layers}; "
-            f"a draft model needs fewer: 1 to {facts.num_layers - 1}."
-        )
+    check_num_layers(count, facts.name, facts.num_layers)
     model = target.model.first_layers(count)
     name = f"{facts.name}, first {count} layers"
     dtype = model.embed_tokens.dtype
@@ -51,11 +47,7 @@ def first_layers(target: Loaded, count: int) -> Loaded:
 
 def _check_vocabulary(draft: Loaded, target: Loaded) -> None:
     ours, theirs = target.facts, draft.facts
-    if theirs.vocab_size != ours.vocab_size:
-        raise ConfigError(
-            f"--speculative: {theirs.name} has a vocabulary of {theirs.vocab_size:,} tokens and {ours.name} one of "
-            f"{ours.vocab_size:,}; a draft model must have the same."
-        )
+    check_vocab_size(theirs.name, theirs.vocab_size, ours.name, ours.vocab_size)
     if draft.tokenizer.get_vocab() != target.tokenizer.get_vocab():
         raise ConfigError(
             f"--speculative: the tokens of {theirs.name} mean other text than those of {ours.name}; a draft model "

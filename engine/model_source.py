@@ -21,10 +21,10 @@ from typing import Any, Final
 from engine.config import DEFAULT_MODEL, EngineConfig, flag
 from engine.errors import ConfigError, LoadError
 from engine.gguf_file import read_gguf
-from engine.model_cache import embedded_file
+from engine.model_cache import complete, converted_dir, embedded_file
 from engine.models.config import ModelConfig, expected_tensors, parse_model_config
 from engine.safetensors_file import StoredTensor, read_header
-from engine.speculative import parse_speculation
+from engine.speculative import check_num_layers, check_vocab_size, parse_speculation
 
 LOAD_FORMATS: Final = ("auto", "safetensors", "gguf", "dummy")
 DEVICES: Final = ("auto", "cpu", "cuda")
@@ -54,8 +54,29 @@ class ModelSource:
     path: Path | None = None
 
 
+def _config_of(source: ModelSource) -> ModelConfig | None:
+    """The model's shapes, unless they are yet to be fetched."""
+    match source.kind:
+        case SourceKind.FOLDER | SourceKind.DUMMY:
+            assert source.path is not None
+            return read_model_config(source.path)
+        case SourceKind.GGUF | SourceKind.EMBEDDED:
+            assert source.path is not None
+            folder = converted_dir(source.path, embedded=source.kind is SourceKind.EMBEDDED)
+            return read_model_config(folder) if complete(folder) else None
+    return None
+
+
 def find_source(config: EngineConfig) -> ModelSource:
     """Resolve and check `--model`. Raises LoadError (the model) or ConfigError (the flag)."""
+    try:
+        return _find_source(config)
+    except (OSError, RuntimeError) as error:  # a name too long, a folder that is locked, a ~user who is not
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise LoadError(f"--model {config.model[:60]} cannot be read: {str(reason).rstrip('.')}.") from None
+
+
+def _find_source(config: EngineConfig) -> ModelSource:
     _check_flags(config)
     if config.scripted:
         return ModelSource(SourceKind.SCRIPTED, SCRIPTED_MODEL)
@@ -77,12 +98,23 @@ def find_source(config: EngineConfig) -> ModelSource:
 
 
 def check_models(config: EngineConfig) -> None:
-    """`find_source` of the model, and of the draft model where that is one of its own."""
-    find_source(config)
+    """All that can be checked before anything is served, or ended for it: the model, the draft model, the cost model.
+    Raises LoadError or ConfigError."""
+    source = find_source(config)
+    if config.simulate:
+        from engine.cost_model import load_cost_model  # numpy: only where it is needed
+
+        load_cost_model(config.cost_model)
+    num_layers = parse_speculation(config.speculative).num_draft_layers
     draft = draft_config(config)
     if draft is not None:
         with naming_the_draft_model():
-            find_source(draft)
+            draft_source = find_source(draft)
+        ours, theirs = _config_of(source), _config_of(draft_source)
+        if ours is not None and theirs is not None:
+            check_vocab_size(draft_source.name, theirs.vocab_size, source.name, ours.vocab_size)
+    elif num_layers is not None and (ours := _config_of(source)) is not None:
+        check_num_layers(num_layers, source.name, ours.num_layers)
 
 
 def draft_config(config: EngineConfig) -> EngineConfig | None:

@@ -46,7 +46,9 @@ def understood(name: str) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
-        what = f"a field {error.args[0]} is missing" if isinstance(error, KeyError) else "a field is not what it must be"
+        what = (
+            f"a field {error.args[0]} is missing" if isinstance(error, KeyError) else "a field is not what it must be"
+        )
         raise LoadError(
             f"{name} cannot be understood: {what} in one of its events. Is it damaged, or of another version?"
         ) from error
@@ -264,7 +266,7 @@ class _Seen:
         facts, count = self.facts[request], self.num_output[request]
         _check_facts(facts)
         by_length = self.ended.get(request) == "length" and count >= facts["max_tokens"]
-        if not (0 < facts["num_prompt_tokens"] and 0 < facts["num_prompt_tokens"] + count <= self._most_tokens):
+        if not (facts["num_prompt_tokens"] > 0 and 0 < facts["num_prompt_tokens"] + count <= self._most_tokens):
             raise ValueError(f"{request} has more tokens than the engine took, or none")
         token_ids = _made_up(request, self._hashes[request], facts["num_prompt_tokens"] + count, block_size)
         if not by_length:

@@ -59,6 +59,26 @@ def parse_speculation(speculative: str) -> Speculation:
     )
 
 
+def check_num_layers(count: int, name: str, num_layers: int) -> None:
+    """Raises ConfigError if a model called `name` cannot be cut off after `count` layers."""
+    if count >= num_layers:
+        raise ConfigError(
+            f"--speculative asks for the first {count} layers, and {name} has {num_layers}; "
+            f"a draft model needs fewer: 1 to {num_layers - 1}."
+            if num_layers > 1
+            else f"--speculative asks for the first layers of {name}, which has only one; give it another draft model."
+        )
+
+
+def check_vocab_size(draft: str, draft_size: int, target: str, target_size: int) -> None:
+    """Guesses are token ids. Raises ConfigError if the two models do not have as many."""
+    if draft_size != target_size:
+        raise ConfigError(
+            f"--speculative: {draft} has a vocabulary of {draft_size:,} tokens and {target} one of "
+            f"{target_size:,}; a draft model must have the same."
+        )
+
+
 def make_proposer(speculation: Speculation) -> Propose:
     """What the scheduler asks for guesses."""
     match speculation.kind:

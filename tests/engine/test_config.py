@@ -54,9 +54,17 @@ def test_a_value_that_would_eat_the_machine_is_refused(field):
         EngineConfig(**{field: 10**400})
 
 
-@pytest.mark.parametrize("model", ["a\0b", "\udcff"])
-def test_a_model_that_is_not_text_is_refused(model):
-    with pytest.raises(ConfigError, match="--model is not text"):
+@pytest.mark.parametrize("field", ["model", "speculative", "cost_model"])
+@pytest.mark.parametrize("name", ["a\0b", "\udcff"])
+def test_a_name_that_is_not_text_is_refused(field, name):
+    with pytest.raises(ConfigError, match=f"{flag(field)} is not text"):
+        EngineConfig(**{field: name})
+
+
+@pytest.mark.parametrize("model", ["", "  "])
+def test_an_empty_model_is_refused(model):
+    """It would be the folder we happen to stand in."""
+    with pytest.raises(ConfigError, match="--model is empty"):
         EngineConfig(model=model)
 
 

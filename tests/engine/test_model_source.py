@@ -304,8 +304,58 @@ def test_a_draft_model_of_its_own_is_checked_too(tmp_path: Path):
 
 @pytest.mark.parametrize(
     "name",
-    ["hidden_act", "head_dim", "num_key_value_heads", "rope_scaling", "rms_norm_eps", "tie_word_embeddings", "eos_token_id"],
+    [
+        "hidden_act",
+        "head_dim",
+        "num_key_value_heads",
+        "rope_scaling",
+        "rms_norm_eps",
+        "tie_word_embeddings",
+        "eos_token_id",
+    ],
 )
 def test_null_in_a_config_equals_absent(name: str):
     without = {key: value for key, value in tiny_config().items() if key != name}
     assert parse_model_config({**without, name: None}, "a") == parse_model_config(without, "a")
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "/" + "a" * 5000, "~no-such-user-here/model"])
+def test_a_name_that_the_system_refuses_is_one_sentence(name: str):
+    said = refusal(name)
+    assert said.startswith("--model ")
+    assert len(said) < 300
+
+
+# -- before anything is served, or ended for it --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("draft", "said"),
+    [
+        ("/no/such/draft", "The draft model of --speculative cannot be loaded: .*/no/such/draft"),
+        ("first-2-layers", "the first 2 layers, and tiny has 2; a draft model needs fewer: 1 to 1"),
+        ("first-9-layers", "the first 9 layers, and tiny has 2"),
+        ("{other}", "other has a vocabulary of 300 tokens and tiny one of 272"),
+        ("{empty}", "empty folder"),
+        ("a" * 5000, "cannot be read"),
+    ],
+)
+def test_a_draft_model_that_cannot_guess_is_found_out_before_the_start(
+    folder: Path, tmp_path: Path, draft: str, said: str
+):
+    other = write_folder(tmp_path / "other", vocab_size=300)
+    (tmp_path / "empty").mkdir()
+    name = draft.format(other=other, empty=tmp_path / "empty")
+    with pytest.raises((LoadError, ConfigError), match=said) as caught:
+        check_models(EngineConfig(model=str(folder), speculative=f"draft:{name}:3"))
+    assert "--speculative" in str(caught.value)
+
+
+def test_a_draft_model_that_can_guess_passes(folder: Path):
+    check_models(EngineConfig(model=str(folder), speculative="draft:first-1-layers:3"))
+    check_models(EngineConfig(model=str(folder), speculative=f"draft:{folder}:3"))
+
+
+def test_a_cost_model_that_is_not_there_is_found_out_before_the_start():
+    with pytest.raises(ConfigError, match="--cost-model /no/such cannot be used"):
+        check_models(EngineConfig(simulate=True, cost_model="/no/such"))
