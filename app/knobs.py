@@ -8,6 +8,7 @@ What was changed outlives a restart.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Any
 
 from starlette.requests import Request
@@ -74,4 +75,8 @@ async def turn(
         if not reply["ok"]:
             raise Problem(409, reply["error"] or "The engine refused.")
         supervisor.config = wanted
-    return {"ok": True, "effects": effects, "config": record.state["config"] if record.state else None}
+    # A new engine has not said yet what it settles; until then the old one's word would be a wrong answer.
+    config = (
+        dataclasses.asdict(wanted) if knobs.RESTART in effects.values() else record.state and record.state["config"]
+    )
+    return {"ok": True, "effects": effects, "config": config}

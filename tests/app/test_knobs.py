@@ -95,6 +95,7 @@ def test_the_pool_is_resized_by_a_restart_that_keeps_the_knobs(client):
     client.patch("/api/config", json={"watermark": 0.1})
     answer = client.patch("/api/config", json={"num_blocks": 64})
     assert answer.json()["effects"] == {"num_blocks": "restart"}
+    assert answer.json()["config"]["num_blocks"] == 64
     state = wait_for_new_epoch(client, epoch)
     assert state["config"]["num_blocks"] == state["blocks"]["total"] == 64
     assert state["config"]["watermark"] == 0.1
