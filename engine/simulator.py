@@ -12,6 +12,7 @@ import json
 import sys
 import time
 from collections.abc import Collection, Iterable
+from dataclasses import asdict
 from pathlib import Path
 
 from engine.config import SCRIPTED_MODEL, EngineConfig, flag
@@ -98,15 +99,14 @@ def _replay(recording: Recording, config: EngineConfig, given: Collection[str], 
     print(f"Cost model: {how}.")
     print(f"{now.makespan_us / 1e6:.2f} s of virtual time took {took:.2f} s.")
     print(table({"recorded (simulated)" if simulated else "recorded (measured)": was, "simulated": now}))
-    numbers = {"recorded": was, "simulated": now, "cost_model": cost}
+    numbers = {"recorded": asdict(was), "simulated": asdict(now), "cost_model": asdict(cost)}
     try:
         if args.save_cost_model:
             args.save_cost_model.write_text(cost.to_json())
         if args.out:
             write_recording(args.out, [replayed.hello, *replayed.events])
         if args.json:
-            asked = {name: dataclasses.asdict(value) for name, value in numbers.items()}
-            args.json.write_text(json.dumps(asked, indent=1) + "\n")
+            args.json.write_text(json.dumps(numbers, indent=1) + "\n")
     except OSError as error:
         raise ConfigError(f"{error.filename} cannot be written: {error.strerror}.") from None
     return 0
