@@ -2,7 +2,8 @@
 
 Contract: at most one process at a time; its exit is noticed at once and told to the hub with its reason; it
 ends when the app does, however the app ends, because it exits when its stdin closes; what it prints goes to
-the terminal, and its last words are kept.
+the terminal, and its last words are kept. Settings with which no engine came up are given up for the last ones with
+which one did.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class Supervisor:
     def __init__(self, hub: Hub, config: EngineConfig, *, app_url: str) -> None:
         self._hub = hub
         self.config = config  # of the next start
+        self.running = config  # of the process that runs, knobs turned since its start included
+        self._proven: EngineConfig | None = None  # the last with which an engine came up
         self._command = [sys.executable, "-P", "-m", "engine", "--app", app_url, "--name", NAME]
         self._command += ["--redaction", hub.settings.share_text.value]
         self._process: asyncio.subprocess.Process | None = None
@@ -49,6 +52,8 @@ class Supervisor:
         self._hub.engine(NAME).restartable = True
         self._hub.starting(NAME)
         self._stop_reason = None
+        self.running = self.config
+        epoch = self._hub.engine(NAME).epoch
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -61,7 +66,7 @@ class Supervisor:
         except OSError as error:
             self._hub.engine_gone(NAME, f"Its process could not be started: {error.strerror}.")
             return
-        self._watcher = asyncio.create_task(self._watch(self._process))
+        self._watcher = asyncio.create_task(self._watch(self._process, epoch))
 
     def _environment(self) -> dict[str, str]:
         """Ours, with the token, and with the folder this very `engine` package was imported from."""
@@ -106,7 +111,7 @@ class Supervisor:
         self.kill()
         await watcher
 
-    async def _watch(self, process: asyncio.subprocess.Process) -> None:
+    async def _watch(self, process: asyncio.subprocess.Process, epoch_before: str | None) -> None:
         words: deque[str] = deque(maxlen=LAST_WORDS)
         forwarding = asyncio.create_task(_forward(process, words))
         code = await process.wait()
@@ -116,10 +121,19 @@ class Supervisor:
                 await forwarding
         forwarding.cancel()
         last = next((line for line in reversed(words) if line.strip()), "")[:LAST_WORDS_CHARS]
+        self._judge_settings(epoch_before, failed=self._stop_reason is None or code == CONFIG_EXIT)
         reason = self._stop_reason or exit_reason(code, last)
         self._hub.engine_gone(NAME, reason, last or None)
         if self._stop_reason is None:
             await self._keep_what_led_to_it()
+
+    def _judge_settings(self, epoch_before: str | None, *, failed: bool) -> None:
+        """Remember settings with which an engine came up; give up others, unless new ones have been asked for since."""
+        record = self._hub.engine(NAME)
+        if record.hello is not None and record.epoch != epoch_before:
+            self._proven = self.running
+        elif failed and self._proven is not None and self.config == self.running:
+            self.config = self._proven
 
     async def _keep_what_led_to_it(self) -> None:
         lines = self._hub.engine(NAME).history.lines()

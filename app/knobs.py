@@ -74,7 +74,7 @@ async def turn(
         reply = await hub.command(record, {"cmd": "configure", "changes": changes})
         if not reply["ok"]:
             raise Problem(409, reply["error"] or "The engine refused.")
-        supervisor.config = wanted
+        supervisor.config = supervisor.running = wanted
     # A new engine has not said yet what it settles; until then the old one's word would be a wrong answer.
     config = (
         dataclasses.asdict(wanted) if knobs.RESTART in effects.values() else record.state and record.state["config"]

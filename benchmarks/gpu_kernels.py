@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.attention.base import AttentionMetadata
-from engine.attention.cache import LayerCache
+from engine.attention.cache import LayerCache, store_kv
 from engine.models import ops
 from engine.models.ops import PLAIN_OPS, Ops, choose_ops
 
@@ -61,9 +61,11 @@ def _attention_error(
     for spans in ([(0, before) for before, _ in ROWS], ROWS):
         meta, positions = _meta(spans, tables, device)
         qkv = _random(device, dtype, len(positions), HEADS + 2 * KV_HEADS, head_dim)
-        oracle = qkv.float().clone()
+        oracle = qkv.clone()
+        ops.rotate(oracle, HEADS + KV_HEADS, cos, sin, positions)  # rounded to its dtype before it is stored, as there
+        oracle = oracle.float()
+        store_kv(oracle[:, HEADS : HEADS + KV_HEADS], oracle[:, HEADS + KV_HEADS :], exact, meta.slot_mapping)
         chosen.rotate_and_store(qkv, cos, sin, positions, found, meta.slot_mapping)
-        PLAIN_OPS.rotate_and_store(oracle, cos, sin, positions, exact, meta.slot_mapping)
         if spans is ROWS:
             worst = _error(chosen.attend(qkv, found, meta), PLAIN_OPS.attend(oracle, exact, meta))
     return worst

@@ -7,6 +7,7 @@ import json
 import httpx
 import pytest
 
+from tests.app.fakes import until
 from tests.app.processes import serving
 
 
@@ -99,6 +100,20 @@ def test_the_pool_is_resized_by_a_restart_that_keeps_the_knobs(client):
     state = wait_for_new_epoch(client, epoch)
     assert state["config"]["num_blocks"] == state["blocks"]["total"] == 64
     assert state["config"]["watermark"] == 0.1
+
+
+def test_settings_with_which_no_engine_comes_up_are_given_up(client):
+    """It says what was wrong; a plain restart then goes on with the last good ones, knobs turned live included."""
+    epoch = client.get("/api/state").json()["epoch"]
+    client.patch("/api/config", json={"watermark": 0.2})
+    unchunked = {"enable_chunked_prefill": False, "max_num_batched_tokens": 64, "num_blocks": 48}
+    client.patch("/api/config", json=unchunked).raise_for_status()
+    until(lambda: "--no-enable-chunked-prefill needs" in client.get("/readyz").text, "what was wrong")
+    client.post("/api/engine", json={"action": "restart"}).raise_for_status()
+    state = wait_for_new_epoch(client, epoch)
+    assert state["config"]["watermark"] == 0.2
+    assert state["config"]["enable_chunked_prefill"]
+    assert state["config"]["num_blocks"] != 48
 
 
 def wait_for_new_epoch(client: httpx.Client, old: str) -> dict:
