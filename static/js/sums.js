@@ -39,14 +39,14 @@ export function halvings(parts) {
 
 /** Bytes of one stored number. */
 export const KV_BYTES = { float32: 4, float16: 2, fp8: 1, int8: 1 };
-/** int8 keeps a float32 scale beside each key and each value of a head; fp8 has one for the whole tensor. */
-export const INT8_SCALE_BYTES = 4;
+/** Of the float32 scale that this engine keeps beside each key and each value of a head in fp8 and int8. */
+export const SCALE_BYTES = 4;
 
 /** @typedef {{layers: number, heads: number, kvHeads: number, headDim: number, dtype: keyof typeof KV_BYTES}} Shape */
 
 /** Bytes of one key of one KV head. @param {Shape} shape */
 export function keyBytes({ headDim, dtype }) {
-  return headDim * KV_BYTES[dtype] + (dtype === "int8" ? INT8_SCALE_BYTES : 0);
+  return headDim * KV_BYTES[dtype] + (KV_BYTES[dtype] === 1 ? SCALE_BYTES : 0);
 }
 
 /** Keys and values of one token in all layers. @param {Shape} shape */

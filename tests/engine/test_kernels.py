@@ -25,10 +25,11 @@ pytestmark = [
 def run(kind: str, tmp_path: Path, **environment: str) -> None:
     """The files of one kind, in one process; its output is the message if it fails."""
     inherited = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
-    cache = {"TRITON_CACHE_DIR": str(tmp_path)}  # what was compiled before proves nothing
+    cache = {"TRITON_CACHE_DIR": str(tmp_path), "OMP_NUM_THREADS": "1"}  # what was compiled before proves nothing
     files = [str(path) for path in sorted(FOLDER.glob(f"{kind}_*.py"))]
     assert files
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
+    # A worker per core: interpreting is one thread of Python, and so is most of compiling.
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "logical", *files]
     done = subprocess.run(
         command, cwd=ROOT, env=inherited | cache | environment, capture_output=True, text=True, check=False
     )

@@ -10,13 +10,13 @@ import { mountPanel } from "../frame.js";
 import { hollow } from "../marks.js";
 import { MODELS } from "../shapes.js";
 import { writeSteps } from "../steps.js";
-import { INT8_SCALE_BYTES, KV_BYTES, keyBytes, kvFit, kvVariants } from "../sums.js";
+import { KV_BYTES, SCALE_BYTES, keyBytes, kvFit, kvVariants } from "../sums.js";
 
 const GIB = 2 ** 30;
 const LEFT = 144;
 const RIGHT = 158;
 const FIELDS = ["layers", "heads", "kvHeads", "headDim", "dtype", "memory"];
-const DTYPES = { float32: "float32", bfloat16: "float16", float16: "float16", fp8: "fp8", int8: "int8" };
+const DTYPES = { float32: "float32", bfloat16: "float16", float16: "float16", float8_e4m3fn: "fp8", int8: "int8" };
 
 /** @param {any} page */
 export function mountKvSum(page) {
@@ -79,7 +79,7 @@ const TYPE_WORDS = { float32: "fp32", float16: "16 bits", fp8: "fp8", int8: "int
 function stepsOf({ shape, tokens, memory, perToken, conversation, fit, tokensThatFit }) {
   const { layers, kvHeads, headDim, dtype } = shape;
   const key = keyBytes(shape);
-  const scale = dtype === "int8" ? ` + ${INT8_SCALE_BYTES} for its scale` : "";
+  const scale = KV_BYTES[dtype] === 1 ? ` + ${SCALE_BYTES} for its scale` : "";
   const room = fit > 0 ? plural(fit, "conversation") : `not one whole conversation; ${plural(tokensThatFit, "token")} of it`;
   return [
     { words: `one key: ${count(headDim)} numbers × ${plural(KV_BYTES[dtype], "byte")}${scale}`, result: plural(key, "byte") },
@@ -104,12 +104,12 @@ function nameOf({ name, shape }) {
 
 function adviceOf({ shape, variants }) {
   const { heads, kvHeads, dtype } = shape;
-  const [asked, mha, , fp8, int8] = variants;
+  const [asked, mha, , , int8] = variants;
   const times = (a, b) => Number((a.perToken / b.perToken).toPrecision(3));
   const shared = heads / kvHeads;
   const gqa = shared > 1 ? `Grouped-query attention: ${count(shared)} attention heads share a KV head, so the cache is ${count(times(mha, asked))} times smaller than without.` : "Every attention head keeps keys and values of its own: nothing is shared (no grouped-query attention).";
   if (dtype === "fp8" || dtype === "int8") return `${gqa} It is kept in ${TYPE_WORDS[dtype]} already.`;
-  return `${gqa} fp8 makes it ${times(asked, fp8)} times smaller, int8 with its scales ${times(asked, int8)} times.`;
+  return `${gqa} fp8 or int8, scales included, make it ${times(asked, int8)} times smaller.`;
 }
 
 // -- the picture ---------------------------------------------------------------------------------
