@@ -6,13 +6,18 @@ after an installation compiles. Arguments must come contiguous and in one dtype 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
+from numba.core.errors import NumbaIRAssumptionWarning
 from numba.extending import intrinsic
+
+# numba's check of its own intermediate code; it speaks of inlined conditions (attention/fp8.py), whose results are tested.
+warnings.filterwarnings("ignore", category=NumbaIRAssumptionWarning)
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 FASTMATH: Final = {"reassoc", "contract", "nsz", "arcp"}  # lets sums be vectorised; infinities keep their meaning
