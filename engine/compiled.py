@@ -16,7 +16,7 @@ from numba import njit, types
 from numba.core.errors import NumbaIRAssumptionWarning
 from numba.extending import intrinsic
 
-# numba's check of its own intermediate code; it speaks of inlined conditions (attention/fp8.py), whose results are tested.
+# numba's check of its own intermediate code: it speaks of inlined conditions (attention/fp8.py), and those are tested.
 warnings.filterwarnings("ignore", category=NumbaIRAssumptionWarning)
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
