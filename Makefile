@@ -22,14 +22,16 @@ run:
 	@.ci/setup run
 	@exec $(PYTHON_IN_VENV) -m app serve --host $(HOST) --port $(PORT) $(if $(MODEL),--model "$(MODEL)") $(ARGS)
 
+# A worker per core, file by file: tests of processes and of a browser mostly wait.
+WORKERS = -n logical --maxprocesses 4 --dist loadfile
+
 test:
 	@.ci/setup test
-	@CHROMIUM="$$(.ci/browser)" && export CHROMIUM && $(PYTEST) $(ARGS)
+	@CHROMIUM="$$(.ci/browser)" && export CHROMIUM && $(PYTEST) $(WORKERS) $(ARGS)
 
-# On several cores, module by module: one core needs more than the minute that these are meant to take.
 test-fast:
 	@.ci/setup test
-	@$(PYTEST) -m "not model and not browser and not soak" -n logical --maxprocesses 4 --dist loadscope $(ARGS)
+	@$(PYTEST) -m "not model and not browser and not soak" $(WORKERS) $(ARGS)
 
 lint:
 	@.ci/setup test
