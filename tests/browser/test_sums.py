@@ -156,7 +156,7 @@ def test_a_preset_fills_the_calculator_and_the_sum_is_shown(page: Page) -> None:
         "16 GiB of memory ÷ that8 conversations",
     ])  # fmt: skip
     rows = table(page, "kvsum")
-    assert [row["bytes a token"] for row in rows] == ["524,288", "524,288", "16,384", "262,144", "270,336"]
+    assert [row["bytes a token"] for row in rows] == ["524,288", "524,288", "16,384", "270,336", "270,336"]
     panel.locator("[name=memory]").fill("1")
     expect(panel.locator(".steps li").last).to_contain_text("not one whole conversation; 2,048 tokens of it")
     panel.locator("[name=kvHeads]").fill("5")
