@@ -28,9 +28,10 @@ WORKERS = -n logical --maxprocesses 4 --dist loadfile
 
 test:
 	@.ci/setup test
-	@CHROMIUM="$$(.ci/browser)" && export CHROMIUM && { \
-	$(PYTEST) $(WORKERS) -m "not browser and not soak" $(ARGS) || [ $$? = 5 ]; } && \
-	{ $(PYTEST) $(WORKERS) -m "browser and not soak" $(ARGS) || [ $$? = 5 ]; }
+	@CHROMIUM="$$(.ci/browser)" && export CHROMIUM && \
+	{ $(PYTEST) $(WORKERS) -m "not browser and not soak" $(ARGS) || [ $$? = 5 ]; } && \
+	{ $(PYTEST) -m "alone and not soak" $(ARGS) || [ $$? = 5 ]; } && \
+	{ $(PYTEST) $(WORKERS) -m "browser and not alone and not soak" $(ARGS) || [ $$? = 5 ]; }
 
 test-fast:
 	@.ci/setup test

@@ -438,6 +438,7 @@ def test_folding_on_never_changes_a_copy(page: Page, served: Served) -> None:
     assert changed == 0
 
 
+@pytest.mark.alone
 def test_a_hundred_steps_a_second_leave_hardly_any_long_task(open_page: OpenPage) -> None:
     with serving("--scripted-step-ms", "10") as brisk:
         page = open_page(brisk.url)
