@@ -156,7 +156,7 @@ def prefix_cache(school: School, *, together: bool) -> Lesson:
 
 
 POOL_REQUESTS, POOL_SLOTS = 16, 8
-MOST_PREEMPTIONS = POOL_SLOTS - 1
+MOST_PREEMPTIONS = 4  # of one request; promised is less than the bound that is argued below, POOL_SLOTS - 1
 """How often one request can be preempted, first come first served, if prompts share nothing.
 
 All run in the order in which they came: while one runs, all older ones that are not done run too. It is preempted only
