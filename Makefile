@@ -22,20 +22,22 @@ run:
 	@.ci/setup run
 	@exec $(PYTHON_IN_VENV) -m app serve --host $(HOST) --port $(PORT) $(if $(MODEL),--model "$(MODEL)") $(ARGS)
 
-# A worker per core, file by file. The browser's tests come second, in processes of their own: Playwright leaves an
-# event loop running in the one it was used in. Status 5 is "no such test", for ARGS that name some.
-WORKERS = -n logical --maxprocesses 4 --dist loadfile
+# A worker per core. Each has one thread to compute with: two that compute on the same two cores wait for each other.
+# The browser's tests come second, file by file and in processes of their own: Playwright leaves an event loop running
+# in the one it was used in. Status 5 is "no such test", for ARGS that name some.
+WORKERS = -n logical --maxprocesses 4
+ONE_THREAD = OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 test:
 	@.ci/setup test
 	@CHROMIUM="$$(.ci/browser)" && export CHROMIUM && \
-	{ $(PYTEST) $(WORKERS) -m "not browser and not soak" $(ARGS) || [ $$? = 5 ]; } && \
+	{ $(ONE_THREAD) $(PYTEST) $(WORKERS) --dist worksteal -m "not browser and not soak" $(ARGS) || [ $$? = 5 ]; } && \
 	{ $(PYTEST) -m "alone and not soak" $(ARGS) || [ $$? = 5 ]; } && \
-	{ $(PYTEST) $(WORKERS) -m "browser and not alone and not soak" $(ARGS) || [ $$? = 5 ]; }
+	{ $(PYTEST) $(WORKERS) --dist loadfile -m "browser and not alone and not soak" $(ARGS) || [ $$? = 5 ]; }
 
 test-fast:
 	@.ci/setup test
-	@$(PYTEST) -m "not model and not browser and not soak" $(WORKERS) $(ARGS)
+	@$(ONE_THREAD) $(PYTEST) -m "not model and not browser and not soak" $(WORKERS) --dist worksteal $(ARGS)
 
 lint:
 	@.ci/setup test
