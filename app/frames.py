@@ -1,6 +1,6 @@
 """Frames: what viewers are sent, encoded once for all of them.
 
-A frame is `{"hub", "n", "engines"?, "events"}`; `n` grows by one. Text rides beside the frame that it was
+A frame is `{"hub", "n", "engines"?, "viewers"?, "events"}`; `n` grows by one. Text rides beside the frame that it was
 ready with, one message per reader who may see it. The ring is bounded in frames and bytes; a viewer whose next
 frame has left it needs a keyframe.
 """
@@ -56,13 +56,17 @@ def text_message(hub: str, entries: list[Json]) -> str:
     return encode({"hub": hub, "text": entries})
 
 
-def frame_payload(hub: str, n: int, events: list[str], *, engines: list[Json] | None, key: bool = False) -> str:
-    """Splice events that are JSON already into a frame."""
+def frame_payload(
+    hub: str, n: int, events: list[str], *, engines: list[Json] | None, viewers: Json | None, key: bool = False
+) -> str:
+    """Splice events that are JSON already into a frame; what is None has not changed."""
     head = f'{{"hub":{encode(hub)},"n":{n}'
     if key:
         head += ',"key":true'
     if engines is not None:
         head += f',"engines":{encode(engines)}'
+    if viewers is not None:
+        head += f',"viewers":{encode(viewers)}'
     return f'{head},"events":[{",".join(events)}]}}'
 
 

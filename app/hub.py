@@ -72,6 +72,7 @@ class Hub:
         self._replies: dict[str, asyncio.Future[Json]] = {}
         self._pending: list[str] = []
         self._told: list[Json] = []
+        self._told_viewers: Json = {}
         self._framed_at = time.monotonic()
         self._wake = asyncio.Event()
         self._request_ids = itertools.count(1)
@@ -248,6 +249,10 @@ class Hub:
         now = time.monotonic()
         return [record.summary(now) for record in self.engines.values()]
 
+    def watching(self) -> Json:
+        """How many viewers there are, and may be."""
+        return {"connected": len(self.viewers), "limit": self.settings.max_viewers}
+
     def whole_text(self, owner: str | None) -> str | None:
         """Every readable prompt and answer of the requests that the states still show."""
         shown = {request for record in self.engines.values() if record.state for request in record.state["requests"]}
@@ -277,9 +282,16 @@ class Hub:
         deltas = self.ledger.drain_deltas()
         if self._pending or changed or deltas or now - self._framed_at > HEARTBEAT_S:
             self.n += 1
-            payload = frame_payload(self.id, self.n, self._pending, engines=summaries if changed else None)
+            watching = self.watching()  # whoever comes or goes makes no frame: it is told with the next one
+            payload = frame_payload(
+                self.id,
+                self.n,
+                self._pending,
+                engines=summaries if changed else None,
+                viewers=watching if watching != self._told_viewers else None,
+            )
             self.frames.append(Frame(self.id, self.n, payload, deltas))
-            self._pending, self._told, self._framed_at = [], summaries, now
+            self._pending, self._told, self._told_viewers, self._framed_at = [], summaries, watching, now
         waiting = [viewer for viewer in self.viewers if viewer.needs_key]
         if waiting:
             key = self._keyframe(summaries)
@@ -295,7 +307,7 @@ class Hub:
                 events.append(encode(record.hello))
                 if record.state is not None:
                     events.append(record.key())
-        return frame_payload(self.id, self.n, events, engines=summaries, key=True)
+        return frame_payload(self.id, self.n, events, engines=summaries, viewers=self.watching(), key=True)
 
     def close(self, reason: str) -> None:
         """The app is about to stop: end every open request with a reason, so that streams can say it."""

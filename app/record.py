@@ -51,6 +51,7 @@ class EngineRecord:
         self.detail: str | None = None  # the last words of its process
         self.connected = False
         self.restartable = False
+        self.lost_events = 0  # of this epoch: in its gaps
         self.started_at = self.heard_at = time.monotonic()
         self.steps: deque[tuple[int, str]] = deque(maxlen=STEPS_KEPT)
         self.notes: deque[tuple[int, str]] = deque(maxlen=NOTES_KEPT)  # what steps did to requests, by step
@@ -94,6 +95,7 @@ class EngineRecord:
         self.epoch = event["epoch"]
         self.seq = event["seq"] - 1 if event["kind"] not in ("key", "gap") else event["seq"]
         self.hello = self.state = self.load = self.gone = self.detail = self._missing = None
+        self.lost_events = 0
         self.steps.clear()
         self.notes.clear()
 
@@ -120,6 +122,7 @@ class EngineRecord:
             first = self.seq + 1 if self._missing is None else self._missing
             gap = {**event, "kind": "gap", "first": first, "last": event["seq"]}
             del gap["state"]
+            self.lost_events += max(0, event["seq"] - first + 1)
             told = encode(gap)
             self.history.note(told)
             yield gap, told
@@ -225,6 +228,7 @@ class EngineRecord:
             "detail": self.detail,
             "load": load,
             "restartable": self.restartable,
+            "lost_events": self.lost_events,
         }
 
     def reason(self, status: Status) -> str | None:

@@ -28,6 +28,7 @@ def engine_state(hub: Hub, record: EngineRecord) -> Json:
         "status": status.value,
         "reason": record.reason(status),
         "engines": hub.summaries(),
+        "viewers": hub.watching(),
         **{name: state[name] if state else None for name in _MEMBERS},
         **{name: hello.get(name) if hello else None for name in _FACTS},
         "invariants": {"ok": not (failed := failed_invariants(state)), "failed": failed},

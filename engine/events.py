@@ -87,6 +87,7 @@ class MemoryFacts:
     draft_bytes_per_token: int = 0  # the draft model's share of bytes_per_token
     kv_dtype: str  # of the cached keys and values: "float32" | "int8" | "float8_e4m3fn" | "none"
     available: int | None
+    activations: int | None = None  # derived: what a step's intermediate results take at most
     sum_text: str
 
 

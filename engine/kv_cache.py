@@ -10,6 +10,7 @@ weights' dtype on a GPU.
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import torch
@@ -56,7 +57,7 @@ def size_pool(config: EngineConfig, loaded: Loaded, draft: Loaded | None = None)
     """
     model = loaded.model
     cuda = model.embed_tokens.is_cuda
-    return size_pool_for(
+    resolved, memory = size_pool_for(
         config,
         loaded.facts,
         gpu_bytes(config, model) if cuda else available_bytes(),
@@ -64,6 +65,7 @@ def size_pool(config: EngineConfig, loaded: Loaded, draft: Loaded | None = None)
         resolve_kv_dtype(config, model),
         fill=cuda,
     )
+    return resolved, dataclasses.replace(memory, activations=activation_bytes(config, model.config))
 
 
 def size_pool_for(

@@ -41,12 +41,30 @@ export function percent(share) {
   return `${value > 0 && value < 10 ? value.toFixed(1) : whole.format(value)} %`;
 }
 
-/** Bytes in KiB or MiB, whichever reads better. */
+/** Bytes in KiB, MiB or GiB, whichever reads best. */
 export function bytesText(bytes) {
   if (bytes === null || bytes === undefined) return NONE;
-  const small = bytes < 2 ** 20;
-  const value = bytes / (small ? 2 ** 10 : 2 ** 20);
-  return `${value > 0 && value < 10 ? value.toFixed(1) : whole.format(value)} ${small ? "KiB" : "MiB"}`;
+  const [size, unit] = bytes < 2 ** 20 ? [2 ** 10, "KiB"] : bytes < 2 ** 30 ? [2 ** 20, "MiB"] : [2 ** 30, "GiB"];
+  const value = bytes / size;
+  return `${value > 0 && value < 10 ? value.toFixed(1) : whole.format(value)} ${unit}`;
+}
+
+/** "7,946.9" above 100, "0.97" below. */
+export function perByte(value) {
+  if (value >= 1e5) return count(value);
+  const digits = value >= 100 ? 1 : value >= 0.01 ? 2 : 4;
+  return new Intl.NumberFormat("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits }).format(value);
+}
+
+/** "15.2 G", for a unit to follow. */
+export function quantity(value) {
+  const [factor, prefix] = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]].find(([size]) => value >= size) ?? [1, ""];
+  return `${Number((value / factor).toPrecision(3))} ${prefix}`;
+}
+
+/** "0.1", "100", "10 k", "1 M". */
+export function decadeWords(power) {
+  return power < 0 ? String(10 ** power) : quantity(10 ** power).trim();
 }
 
 /** "1 block", "4 blocks". */

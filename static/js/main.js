@@ -18,9 +18,12 @@ import { mountKnobs } from "./panels/knobs.js";
 import { kv, kvCells } from "./panels/kv.js";
 import { mountKvSum } from "./panels/kv_sum.js";
 import { latency } from "./panels/latency.js";
+import { memory } from "./panels/memory.js";
 import { mountPrompts } from "./panels/prompts.js";
 import { mountQueue } from "./panels/queue.js";
+import { roofline } from "./panels/roofline.js";
 import { mountScrubber } from "./panels/scrubber.js";
+import { mountSelf } from "./panels/self.js";
 import { slots } from "./panels/slots.js";
 import { timeline } from "./panels/timeline.js";
 import { mountWorksheet } from "./panels/worksheet.js";
@@ -31,12 +34,14 @@ import { createStore } from "./store.js";
 import { mountTheme } from "./theme.js";
 import { createTip } from "./tip.js";
 import { createTravel } from "./travel.js";
+import { createWatch } from "./watch.js";
 
 document.documentElement.dataset.js = "on";
 
 const store = createStore();
 store.hub = document.body.dataset.hub ?? null;
 const selection = createSelection();
+const watch = createWatch();
 const axis = createAxis();
 let palette = null;
 
@@ -106,6 +111,9 @@ mountPanel("timeline", timeline, page, { timed: true });
 mountQueue(page);
 mountPanel("anatomy", anatomy, page, { timed: true });
 mountPanel("latency", latency, page);
+mountPanel("roofline", roofline, page);
+mountPanel("memory", memory, page);
+mountSelf(page, watch);
 mountGate(page);
 mountKnobs(page);
 mountWorksheet(page);
@@ -167,6 +175,7 @@ connect({
     const before = { epoch: store.engine?.epoch ?? null, gap: store.engine?.history.gaps.at(-1) };
     const follows = store.apply(frame);
     const { engine } = store;
+    watch.take(frame, engine);
     const gap = engine?.history.gaps.at(-1);
     if (engine?.state && engine.epoch !== before.epoch) travel.fill(engine);
     else if (engine?.state && gap !== before.gap) travel.fill(engine, Math.max(0, gap.from - 1 - engine.history.base));

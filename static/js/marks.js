@@ -86,6 +86,16 @@ export function drawChosenColumn(g, plot, top, bottom, { axis, lit, palette }) {
   hollow(g, x - 1, top, axis.px + 1, bottom - top, palette.fg, 1);
 }
 
+/** Words that stay legible over lines. */
+export function write(g, words, x, y, palette) {
+  g.strokeStyle = palette.well;
+  g.lineWidth = 4;
+  g.lineJoin = "round";
+  g.strokeText(words, x, y);
+  g.fillStyle = palette.fg;
+  g.fillText(words, x, y);
+}
+
 /** "12/64", output tokens so far against the limit. */
 export function outputShare(facts) {
   return facts ? `${facts.num_output_tokens}/${facts.max_tokens}` : NONE;

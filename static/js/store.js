@@ -41,6 +41,8 @@ export function createStore() {
   return {
     engines,
     connection: "connecting", // "connecting" | "live" | "stale"
+    /** Who watches: {connected, limit}. */
+    viewers: /** @type {Json | null} */ (null),
     frames: 0,
     /** The hub that what is known came from: a new one numbers its requests anew. */
     hub: /** @type {string | null} */ (null),
@@ -101,6 +103,7 @@ export function createStore() {
         if (event.kind === "hello" && event.v !== SCHEMA_VERSION) this.strangeVersion = event.v;
         if (!take(engineOf(engines, event.engine), event)) return false;
       }
+      this.viewers = frame.viewers ?? this.viewers;
       for (const about of frame.engines ?? []) engineOf(engines, about.id).about = about;
       return true;
     },

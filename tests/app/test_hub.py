@@ -62,6 +62,12 @@ def test_a_frame_tells_the_engines_only_when_something_about_them_changed(hub: H
     assert frame(hub)["engines"][0]["status"] == "paused"
 
 
+def test_a_frame_tells_how_many_watch_only_when_that_changed(hub: Hub, engine: LocalEngine) -> None:
+    assert frame(hub)["viewers"] == {"connected": 0, "limit": hub.settings.max_viewers}
+    engine.beat()
+    assert "viewers" not in frame(hub)
+
+
 def test_nothing_new_makes_no_frame(hub: Hub, engine: LocalEngine) -> None:
     frame(hub)
     n = hub.n
@@ -129,10 +135,12 @@ def test_the_engines_own_gap_is_handed_on_with_its_key(hub: Hub, engine: LocalEn
     last = engine.make("beat", step_age_us=None)["seq"]
     engine.say("gap", first=first, last=last)
     engine.key()
-    assert [(e["kind"], e.get("first"), e.get("last")) for e in frame(hub)["events"]] == [
+    told = frame(hub)
+    assert [(e["kind"], e.get("first"), e.get("last")) for e in told["events"]] == [
         ("gap", first, last),
         ("key", None, None),
     ]
+    assert told["engines"][0]["lost_events"] == 2
 
 
 def test_a_key_that_says_nothing_new_is_not_handed_on(hub: Hub, engine: LocalEngine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ import torch
 from engine.config import MOST, EngineConfig
 from engine.errors import ConfigError
 from engine.events import ModelFacts
-from engine.kv_cache import allocate, available_bytes, kv_bytes_per_token, size_pool_for
+from engine.kv_cache import allocate, available_bytes, kv_bytes_per_token, size_pool, size_pool_for
+from engine.loader import load
 from engine.models.config import parse_model_config
-from tests.engine.tiny import tiny_config
+from tests.engine.tiny import tiny_config, write_folder
 
 GB = 10**9
 SMOLLM2 = ModelFacts(
@@ -127,6 +129,18 @@ def test_the_sum_in_words():
         "weights 538 MB; 16.00 GB of memory were available."
     )
     assert (memory.bytes_per_token, memory.bytes_per_block, memory.kv_pool) == (46_080, PER_BLOCK, 512 * PER_BLOCK)
+
+
+def test_the_memory_sum_tells_what_a_step_takes_beside_the_pool(tmp_path: Path):
+    config = EngineConfig(
+        model=str(write_folder(tmp_path / "tiny")), max_num_seqs=4, max_num_batched_tokens=32, num_blocks=8
+    )
+    loaded = load(config, lambda *report: None)
+    _, memory = size_pool(config, loaded)
+    model = loaded.model.config
+    logits = 3 * 4 * model.vocab_size
+    widest = 2 * model.intermediate_size + model.q_size + 2 * model.kv_size + 4 * model.hidden_size
+    assert memory.activations == 4 * (32 * widest + logits)
 
 
 def test_the_pool_takes_what_the_sum_says():

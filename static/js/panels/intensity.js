@@ -5,8 +5,9 @@
 
 import { keepDrafts } from "../drafts.js";
 import { fillNumbers, fillOptions, mountPicker, readNumbers, showWrong } from "../fields.js";
-import { count, percent, plural } from "../format.js";
+import { count, decadeWords, perByte, percent, plural, quantity } from "../format.js";
 import { mountPanel } from "../frame.js";
+import { write } from "../marks.js";
 import { DEVICES, MODELS } from "../shapes.js";
 import { writeSteps } from "../steps.js";
 import { decodeIntensity, evenTokens, kvBytesPerToken, prefillIntensity, ridgeOf, sequencesToReach } from "../sums.js";
@@ -88,13 +89,6 @@ function sumOf({ billions, weightBytes, kvBytes, tokens, sequences, tflops, gbs 
 
 // -- words ---------------------------------------------------------------------------------------
 
-/** "7,946.9" above 100, "0.97" below. */
-export function perByte(value) {
-  if (value >= 1e5) return count(value);
-  const digits = value >= 100 ? 1 : value >= 0.01 ? 2 : 4;
-  return new Intl.NumberFormat("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits }).format(value);
-}
-
 function stepsOf({ load, ridge, tflops, gbs, prefill, decode }) {
   const { parameters, weightBytes, kvBytes, tokens, sequences } = load;
   const read = `${quantity(parameters * weightBytes)}B of weights`;
@@ -104,12 +98,6 @@ function stepsOf({ load, ridge, tflops, gbs, prefill, decode }) {
     { words: `decode: 2·N·B = ${quantity(2 * parameters * sequences)}FLOP ÷ (${read} + ${cache(tokens * sequences)})`, result: `${perByte(decode)} FLOP/byte`, sum: true },
     { words: `the device's ridge: ${count(tflops)} TFLOP/s ÷ ${count(gbs)} GB/s`, result: `${perByte(ridge)} FLOP/byte` },
   ];
-}
-
-/** "15.2 G", for a unit to follow. */
-function quantity(value) {
-  const [factor, prefix] = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]].find(([size]) => value >= size) ?? [1, ""];
-  return `${Number((value / factor).toPrecision(3))} ${prefix}`;
 }
 
 function limitWords(intensity, ridge) {
@@ -218,11 +206,6 @@ function drawAxes(g, plot, palette) {
   g.fillText("tokens S", right, bottom + 22);
 }
 
-/** "0.1", "100", "10 k", "1 M". */
-function decadeWords(power) {
-  return power < 0 ? String(10 ** power) : quantity(10 ** power).trim();
-}
-
 /** The ridge as a line, hatched below it: there memory is what it waits for. */
 function drawRidge(g, plot, ridge, palette) {
   const y = plot.y(ridge);
@@ -239,16 +222,6 @@ function sayRidge(g, plot, ridge, palette) {
   g.textAlign = "left";
   write(g, `ridge ${perByte(ridge)}: the device computes above`, plot.left + 6, y - 9, palette);
   write(g, "and waits for memory below", plot.left + 6, y + 10, palette);
-}
-
-/** Words that stay legible over lines. */
-function write(g, words, x, y, palette) {
-  g.strokeStyle = palette.well;
-  g.lineWidth = 4;
-  g.lineJoin = "round";
-  g.strokeText(words, x, y);
-  g.fillStyle = palette.fg;
-  g.fillText(words, x, y);
 }
 
 function drawCurve(g, plot, { hue, at, dash }, palette) {
