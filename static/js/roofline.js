@@ -14,7 +14,8 @@
  * @property {Json} step
  * @property {"decode" | "prefill" | "mixed"} kind
  * @property {number} us what its work took
- * @property {string} clock which phases those are, and by which clock
+ * @property {string} phases which those are
+ * @property {"host" | "device"} clock whose
  * @property {number} intensity FLOP per byte
  * @property {number} flops per second
  * @property {number} bytesPerS
@@ -44,11 +45,11 @@ export function roofAt({ flops, bytesPerS }, intensity) {
  * @param {Json} step @param {Json} device
  */
 export function workOf({ phases_us: phases, scopes }, device) {
-  const byDevice = scopes.forward === "device";
-  const asynchronous = device.type === "cuda" && !byDevice;
+  const clock = scopes.forward === "device" ? "device" : "host";
+  const asynchronous = device.type === "cuda" && clock === "host";
   const names = ["draft", "forward", ...(asynchronous ? ["sample"] : [])].filter((name) => phases[name]);
   const us = names.reduce((sum, name) => sum + phases[name], 0);
-  return { us, clock: `${names.join(" + ")}, by the ${byDevice ? "device" : "host"}’s clock` };
+  return { us, phases: names.join(" + "), clock };
 }
 
 /** @returns {Point["kind"]} */
@@ -58,10 +59,10 @@ export function kindOf({ num_prefill_tokens: prefill, num_decode_tokens: decode 
 
 /** @param {number} column @param {Json} step @param {Json} device @returns {Point | null} null for a step that computed nothing, or took no time */
 export function pointOf(column, step, device) {
-  const { us, clock } = workOf(step, device);
-  if (!(step.flops > 0 && step.bytes > 0 && us > 0)) return null;
-  const perS = 1e6 / us;
-  return { column, step, kind: kindOf(step), us, clock, intensity: step.flops / step.bytes, flops: step.flops * perS, bytesPerS: step.bytes * perS, gated: step.gated };
+  const work = workOf(step, device);
+  if (!(step.flops > 0 && step.bytes > 0 && work.us > 0)) return null;
+  const perS = 1e6 / work.us;
+  return { column, step, kind: kindOf(step), ...work, intensity: step.flops / step.bytes, flops: step.flops * perS, bytesPerS: step.bytes * perS, gated: step.gated };
 }
 
 /** The last points up to a column, newest first; of this engine only, since another's roofs are not known. @returns {Point[]} */

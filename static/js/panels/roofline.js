@@ -28,9 +28,9 @@ export const roofline = {
     if (!scene) return;
     drawAxes(g, scene, view.palette);
     drawRoofs(g, scene, view.palette);
+    sayRoofs(g, scene, view.palette);
     for (const [i, point] of [...scene.points.entries()].reverse()) drawPoint(g, scene, point, ageAlpha(i, scene) * litAlpha(point, view), i === 0, view.palette);
     drawRing(g, scene, view);
-    sayRoofs(g, scene, view.palette);
   },
 
   hit(x, y, view, size) {
@@ -64,7 +64,7 @@ export const roofline = {
   },
 
   twin(view) {
-    const columns = ["step", "kind", "FLOP/byte", "FLOP/s", "bytes/s", "time", "of bandwidth", "of maths", "clock"];
+    const columns = ["step", "kind", "FLOP/byte", "FLOP/s", "bytes/s", "time", "of bandwidth", "of maths", "timed"];
     const roofs = roofsOf(view.hello);
     if (!roofs) return { columns, rows: [] };
     const rows = trailOf(view.history, view.column, view.hello).map((point) => ({
@@ -78,7 +78,7 @@ export const roofline = {
         duration(point.us),
         percent(point.bytesPerS / roofs.bytesPerS),
         percent(point.flops / roofs.flops),
-        point.gated ? "gated: no measurement" : point.clock,
+        point.gated ? "gated" : `${point.phases} (${point.clock})`,
       ],
     }));
     return { columns, rows };
@@ -143,8 +143,8 @@ function pointWords({ step, kind, intensity, flops, gated }) {
 }
 
 function detailWords(point, roofs) {
-  const { step, us, clock, gated } = point;
-  const work = `Step ${count(step.step)}: ${quantity(step.flops)}FLOP and ${quantity(step.bytes)}B, derived, for ${plural(step.num_scheduled_tokens, "token")} in ${duration(us)} (${clock}).`;
+  const { step, us, phases, clock, gated } = point;
+  const work = `Step ${count(step.step)}: ${quantity(step.flops)}FLOP and ${quantity(step.bytes)}B, derived, for ${plural(step.num_scheduled_tokens, "token")} in ${duration(us)} (${phases}, by the ${clock}’s clock).`;
   if (gated) return `${work} Gated: that time is no measurement.`;
   const reached = point.flops / roofAt(roofs, point.intensity);
   if (reached > 1) return `${work} Above its roof: caches helped, or the roof was measured low, on a busy machine.`;
