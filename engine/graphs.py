@@ -1,7 +1,7 @@
 """DecodeGraphs: decode steps captured once per size and replayed, so that a step costs one launch instead of hundreds.
 
 Contract. A step of n rows of one token each is run by the smallest captured size that holds it. The rows are copied
-into that size's own tensors, the rest are padding: slot -1 stores nothing, length 0 attends to nothing, and what comes
+into that size's own buffer, the rest are padding: slot -1 stores nothing, length 0 attends to nothing, and what comes
 out of them is cut off. All that a launch could depend on is fixed at capture: number of rows, width of the block table.
 The logits are those of the captured tensors and are overwritten by the next replay; take what you need before it.
 
@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from engine.attention.base import AttentionMetadata
-from engine.batch import FlatBatch
+from engine.batch import FlatBatch, Layout, Share, host_buffer, on_device, write_shares
 
 Step = Callable[[FlatBatch], Tensor]
 """A model's forward over its caches: logits of the batch's `logits_indices`."""
@@ -57,72 +57,73 @@ def repeat(work: Callable[[], Tensor]) -> tuple[Callable[[], object], Tensor]:
     return lambda: result.copy_(work()), result
 
 
-@dataclass(frozen=True, slots=True)
-class _Graph:
-    inputs: FlatBatch
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """A captured size."""
+
+    inputs: FlatBatch  # parts of `buffer`
+    layout: Layout
+    buffer: Tensor
     replay: Callable[[], object]
     logits: Tensor  # [size, vocab_size]
+
+    def run(self, rows: int) -> Tensor:
+        """Logits [rows, vocab_size] of what `DecodeGraphs.load` put here; valid until the next replay."""
+        self.replay()
+        return self.logits[:rows]
 
 
 class DecodeGraphs:
     """See the module's docstring. `table_width` is the most blocks that a row can have."""
 
     def __init__(
-        self, step: Step, sizes: Sequence[int], table_width: int, device: torch.device, capture: Capture
+        self,
+        step: Step,
+        sizes: Sequence[int],
+        table_width: int,
+        block_size: int,
+        device: torch.device,
+        capture: Capture,
+        captured: Callable[[int], object] = lambda count: None,
     ) -> None:
         self._width = table_width
-        self._graphs: dict[int, _Graph] = {}
+        self._block_size = block_size
+        self._device = device
+        self._graphs: dict[int, Graph] = {}
         for size in sorted(sizes, reverse=True):
-            inputs = _padding(size, table_width, device)
-            self._graphs[size] = _Graph(inputs, *capture(lambda inputs=inputs: step(inputs)))  # type: ignore[misc]
+            layout = Layout(num_tokens=size, num_rows=size, num_logits=size, table_width=table_width)
+            buffer = self._padding(layout).to(device)
+            inputs = on_device(layout.split(buffer, torch.int32), [_PAD] * size)
+            replay, logits = capture(lambda inputs=inputs: step(inputs))  # type: ignore[misc]
+            self._graphs[size] = Graph(inputs, layout, buffer, replay, logits)
+            captured(len(self._graphs))
         self._sizes = sorted(self._graphs)
 
-    def fits(self, batch: FlatBatch) -> bool:
+    def fits(self, shares: Sequence[Share]) -> bool:
         """Whether this is a step that was captured: every row decodes one token, and wants its logits."""
-        rows = len(batch.meta.seq_lens)
-        return (
-            0 < rows <= self._sizes[-1]
-            and len(batch.token_ids) == rows == len(batch.logits_indices)
-            and batch.meta.block_tables.shape[1] <= self._width
+        return 0 < len(shares) <= self._sizes[-1] and all(
+            len(share.token_ids) == share.num_logits == 1 and len(share.block_table) <= self._width for share in shares
         )
 
-    def run(self, batch: FlatBatch) -> Tensor:
-        """Logits [num_rows, vocab_size] of a batch that fits; valid until the next call."""
-        rows = len(batch.token_ids)
-        graph = self._graphs[next(size for size in self._sizes if size >= rows)]
-        _fill(graph.inputs, batch, rows)
-        graph.replay()
-        return graph.logits[:rows]
+    def load(self, shares: Sequence[Share]) -> Graph:
+        """The smallest graph that holds these rows, with its inputs filled in by one copy; nothing waits for it."""
+        graph = self._graphs[next(size for size in self._sizes if size >= len(shares))]
+        graph.buffer.copy_(self._padding(graph.layout, shares), non_blocking=True)
+        return graph
+
+    def _padding(self, layout: Layout, shares: Sequence[Share] = ()) -> Tensor:
+        """A buffer on the host: these rows, and rows of padding behind them."""
+        buffer = host_buffer(layout.num_words, self._device)
+        arrays = layout.split(buffer.numpy(), np.int32)
+        write_shares(arrays, shares, self._block_size)
+        rows, size = len(shares), layout.num_rows
+        arrays.token_ids[rows:] = 0
+        arrays.positions[rows:] = 0
+        arrays.slot_mapping[rows:] = -1
+        arrays.seq_lens[rows:] = 0
+        arrays.logits_indices[rows:] = np.arange(rows, size)
+        arrays.query_start_loc[rows + 1 :] = np.arange(rows + 1, size + 1)
+        return buffer
 
 
-def _padding(size: int, table_width: int, device: torch.device) -> FlatBatch:
-    """A batch of nothing but padding rows."""
-    meta = AttentionMetadata(
-        query_start_loc=torch.arange(size + 1, dtype=torch.int32, device=device),
-        seq_lens=torch.zeros(size, dtype=torch.int32, device=device),
-        block_tables=torch.zeros(size, table_width, dtype=torch.int32, device=device),
-        slot_mapping=torch.full((size,), -1, dtype=torch.int64, device=device),
-        single_rows=torch.arange(size, dtype=torch.int32),
-        chunks=(),
-    )
-    return FlatBatch(
-        token_ids=torch.zeros(size, dtype=torch.int64, device=device),
-        positions=torch.zeros(size, dtype=torch.int64, device=device),
-        logits_indices=torch.arange(size, device=device),
-        meta=meta,
-    )
-
-
-def _fill(inputs: FlatBatch, batch: FlatBatch, rows: int) -> None:
-    """Copy the batch into the first rows and make padding of the rest; nothing waits for the device."""
-    for own, given in (
-        (inputs.token_ids, batch.token_ids),
-        (inputs.positions, batch.positions),
-        (inputs.meta.seq_lens, batch.meta.seq_lens),
-        (inputs.meta.slot_mapping, batch.meta.slot_mapping),
-    ):
-        own[:rows].copy_(given, non_blocking=True)
-    inputs.meta.seq_lens[rows:].zero_()
-    inputs.meta.slot_mapping[rows:].fill_(-1)
-    width = batch.meta.block_tables.shape[1]
-    inputs.meta.block_tables[:rows, :width].copy_(batch.meta.block_tables, non_blocking=True)
+_PAD = Share(block_table=(), start=0, token_ids=(0,), num_logits=1)

@@ -15,7 +15,7 @@ from torch import Tensor
 from engine.batch import FlatBatch, Share, flat_batch
 from engine.config import EngineConfig
 from engine.drafter import Drafter
-from engine.graphs import Capture, DecodeGraphs, graph_sizes
+from engine.graphs import Capture, DecodeGraphs, Graph, graph_sizes
 from engine.kv_cache import allocate, resolve_kv_dtype
 from engine.loader import Loaded
 from engine.model_cache import Progress
@@ -31,6 +31,7 @@ class Batch:
 
     rows: list[ScheduledRow]
     flat: FlatBatch
+    graph: Graph | None = None  # that has them, if the step is replayed
 
 
 class ModelRunner:
@@ -52,6 +53,7 @@ class ModelRunner:
         self.drafter.fill(output.rows)
         return True
 
+    @torch.inference_mode()
     def prepare(self, output: SchedulerOutput) -> Batch:
         shares = [
             Share(
@@ -62,6 +64,9 @@ class ModelRunner:
             )
             for row in output.rows
         ]
+        if self.graphs is not None and self.graphs.fits(shares):
+            graph = self.graphs.load(shares)
+            return Batch(output.rows, graph.inputs, graph)
         return Batch(output.rows, flat_batch(shares, self.config.block_size, self.device))
 
     @torch.inference_mode()
@@ -69,9 +74,7 @@ class ModelRunner:
         """Logits of the sampling rows, [num sampling rows, vocab_size] fp32. A step may have no rows at all."""
         if not batch.rows:
             return torch.empty(0, self.model.config.vocab_size)
-        if self.graphs is not None and self.graphs.fits(batch.flat):
-            return self.graphs.run(batch.flat)
-        return self._eager(batch.flat)
+        return self._eager(batch.flat) if batch.graph is None else batch.graph.run(len(batch.rows))
 
     def _eager(self, flat: FlatBatch) -> Tensor:
         return self.model.forward(flat.token_ids, flat.positions, self.caches, flat.meta, flat.logits_indices)
@@ -82,7 +85,7 @@ class ModelRunner:
         assert self.config.max_model_len is not None
         table_width = -(-self.config.max_model_len // self.config.block_size)
         sizes = graph_sizes(self.config.max_num_seqs)
-        self.graphs = DecodeGraphs(self._eager, sizes, table_width, self.device, capture)
+        self.graphs = DecodeGraphs(self._eager, sizes, table_width, self.config.block_size, self.device, capture)
 
     @torch.inference_mode()
     def sample(self, batch: Batch, logits: Tensor) -> list[list[int]]:

@@ -36,33 +36,36 @@ class Setup:
             Share(table, 0, list(range(20, 20 + length)), 0) for table, length in zip(self.tables, LENGTHS, strict=True)
         ]
         self.eager(flat_batch(prompts, BLOCK_SIZE))
-        self.graphs = DecodeGraphs(self.eager, sizes, table_width=5, device=torch.device("cpu"), capture=repeat)
+        self.graphs = DecodeGraphs(self.eager, sizes, 5, BLOCK_SIZE, torch.device("cpu"), repeat)
 
     @torch.inference_mode()
     def eager(self, batch: FlatBatch) -> torch.Tensor:
         model = self.runner.model
         return model.forward(batch.token_ids, batch.positions, self.runner.caches, batch.meta, batch.logits_indices)
 
-    def decode(self, rows: range) -> FlatBatch:
+    def decode(self, rows: range) -> list[Share]:
         """One more token of each of these rows."""
-        return flat_batch([Share(self.tables[row], LENGTHS[row], [3 + row], 1) for row in rows], BLOCK_SIZE)
+        return [Share(self.tables[row], LENGTHS[row], [3 + row], 1) for row in rows]
+
+    @torch.inference_mode()
+    def replay(self, shares: list[Share]) -> torch.Tensor:
+        return self.graphs.load(shares).run(len(shares)).clone()
 
 
 @pytest.mark.parametrize("rows", [range(1), range(1, 3), range(3), range(2, 6), range(6)])
 def test_a_replay_equals_the_eager_step(loaded: Loaded, rows: range):
     setup = Setup(loaded, [1, 2, 4, 8])
-    batch = setup.decode(rows)
-    assert setup.graphs.fits(batch)
-    found = setup.graphs.run(batch).clone()
-    torch.testing.assert_close(found, setup.eager(batch))
+    shares = setup.decode(rows)
+    assert setup.graphs.fits(shares)
+    torch.testing.assert_close(setup.replay(shares), setup.eager(flat_batch(shares, BLOCK_SIZE)))
 
 
 def test_rows_of_the_step_before_leave_nothing_behind(loaded: Loaded):
     setup = Setup(loaded, [8])
-    setup.graphs.run(setup.decode(range(6)))
+    setup.replay(setup.decode(range(6)))
     before = [(cache.keys.clone(), cache.values.clone()) for cache in setup.runner.caches]
-    batch = setup.decode(range(2))
-    torch.testing.assert_close(setup.graphs.run(batch), setup.eager(batch))
+    shares = setup.decode(range(2))
+    torch.testing.assert_close(setup.replay(shares), setup.eager(flat_batch(shares, BLOCK_SIZE)))
     for cache, (keys, values) in zip(setup.runner.caches, before, strict=True):
         assert torch.equal(cache.keys.nan_to_num(), keys.nan_to_num())  # the same tokens at the same places
         assert torch.equal(cache.values.nan_to_num(), values.nan_to_num())
@@ -71,10 +74,10 @@ def test_rows_of_the_step_before_leave_nothing_behind(loaded: Loaded):
 def test_what_was_not_captured_does_not_fit(loaded: Loaded):
     setup = Setup(loaded, [1, 2])
     assert not setup.graphs.fits(setup.decode(range(3)))  # too many rows
-    assert not setup.graphs.fits(flat_batch([Share(setup.tables[0], 5, [3, 4], 1)], BLOCK_SIZE))  # a chunk
-    assert not setup.graphs.fits(flat_batch([Share(setup.tables[0], 5, [3], 0)], BLOCK_SIZE))  # wants no logits
-    assert not setup.graphs.fits(flat_batch([Share(list(range(6)), 20, [3], 1)], BLOCK_SIZE))  # too wide a table
-    assert not setup.graphs.fits(flat_batch([], BLOCK_SIZE))
+    assert not setup.graphs.fits([Share(setup.tables[0], 5, [3, 4], 1)])  # a chunk
+    assert not setup.graphs.fits([Share(setup.tables[0], 5, [3], 0)])  # wants no logits
+    assert not setup.graphs.fits([Share(list(range(6)), 20, [3], 1)])  # too wide a table
+    assert not setup.graphs.fits([])
 
 
 def test_the_largest_size_is_captured_first(loaded: Loaded):
@@ -86,7 +89,7 @@ def test_the_largest_size_is_captured_first(loaded: Loaded):
         return replay, result
 
     setup = Setup(loaded, [1])
-    DecodeGraphs(setup.eager, [1, 4, 2], table_width=5, device=torch.device("cpu"), capture=capture)
+    DecodeGraphs(setup.eager, [1, 4, 2], 5, BLOCK_SIZE, torch.device("cpu"), capture)
     assert captured == [4, 2, 1]
 
 
