@@ -86,7 +86,9 @@ class EngineCore:
         logits = self.runner.forward(batch)
         timer.lap("forward")
         sampled = self.runner.sample(batch, logits)
+        device_us = self.runner.device_us()
         accepted_us = timer.lap("sample")
+        timer.on_device(device_us)
         hashed = self.scheduler.update_from_output(output, sampled, accepted_us)
         timer.lap("update")
 

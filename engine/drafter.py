@@ -19,19 +19,22 @@ from torch import Tensor
 
 from engine.batch import Share, flat_batch
 from engine.config import EngineConfig
+from engine.device_clock import DeviceClock
 from engine.kv_cache import allocate, resolve_kv_dtype
 from engine.models.llama import Llama
 from engine.runner import ScheduledRow
-from engine.sampler import Draw, sample
+from engine.sampler import Draw, choose_sample
 
 
 class Drafter:
     """A draft model with its cache. `config` is the engine's, resolved."""
 
-    def __init__(self, model: Llama, config: EngineConfig) -> None:
+    def __init__(self, model: Llama, config: EngineConfig, clock: DeviceClock) -> None:
         self._model = model
         self._block_size = config.block_size
         self._device = model.embed_tokens.device
+        self._clock = clock
+        self._sample = choose_sample(self._device)  # as the target draws, noise and all
         self._caches = allocate(config, model.config, self._device, resolve_kv_dtype(config, model))
 
     @torch.inference_mode()
@@ -65,13 +68,16 @@ class Drafter:
 
     def _forward(self, shares: Sequence[Share]) -> Tensor:
         batch = flat_batch(shares, self._block_size, self._device)
-        return self._model.forward(
-            batch.token_ids, batch.positions, self._caches, batch.meta, batch.logits_indices
-        )  # fmt: skip
+        with self._clock.span("draft"):
+            return self._model.forward(
+                batch.token_ids, batch.positions, self._caches, batch.meta, batch.logits_indices
+            )  # fmt: skip
 
     def _pick(self, logits: Tensor, rows: Sequence[ScheduledRow], ahead: int) -> list[int]:
         draws = [
             Draw.of(row.request, row.num_output_before + ahead) for row in rows
         ]  # fmt: skip
-        picked: list[int] = sample(logits, draws).tolist()
-        return picked
+        with self._clock.span("draft"):
+            picked = self._sample(logits, draws)
+        token_ids: list[int] = picked.tolist()
+        return token_ids

@@ -204,6 +204,10 @@ class Step(Event):
     after idling) to the end of this step's update. phases_us has the keys schedule, prepare, forward, sample,
     update and publish; publish is what building and handing over the *previous* event cost, since a
     step cannot time the event that reports it; draft is there where a draft model ran. other = wall_us − Σ phases_us.
+
+    A phase of scope "device" is the time that a GPU worked on it, by the GPU's clock; device_us is all of that. What
+    the host spent on such a phase while the GPU stood still (launching, the copy of the tokens, waking up) is in other.
+    device_us / wall_us is the share of the step in which the GPU was busy.
     """
 
     step: int  # +1 per step, from 1
@@ -229,6 +233,7 @@ class Step(Event):
     flops: int  # derived from the rows' shapes
     bytes: int  # derived: weights once, KV read and written
     gated: bool  # stepped by hand: times are not measurements
+    device_us: int | None = None  # None where no device has a clock of its own: on a CPU
     kind: str = "step"
 
 

@@ -1,7 +1,8 @@
 """ModelRunner: one step's tensors, the forward pass, the next tokens.
 
-Contract. It keeps nothing about requests between steps; rows carry the live Request. One copy of token ids comes back
-per step. With a draft model the guesses are made first; see engine/drafter.py.
+Contract. It keeps nothing about requests between steps; rows carry the live Request. One copy of inputs goes to a GPU
+per step and one of token ids comes back, which is all that it waits for. With a draft model the guesses are made
+first, and waited for one by one; see engine/drafter.py.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from engine.batch import FlatBatch, Share, flat_batch
 from engine.config import EngineConfig
+from engine.device_clock import DeviceClock, device_clock
 from engine.drafter import Drafter
 from engine.graphs import Capture, DecodeGraphs, Graph, graph_sizes
 from engine.kv_cache import allocate, resolve_kv_dtype
@@ -34,18 +36,27 @@ class Batch:
     graph: Graph | None = None  # that has them, if the step is replayed
 
 
+def to_host(token_ids: Tensor) -> list[int]:
+    """The copy that a step waits for, and the only one."""
+    tokens: list[int] = token_ids.tolist()
+    return tokens
+
+
 class ModelRunner:
     """Implements engine.runner.Runner with a real model."""
 
-    def __init__(self, loaded: Loaded, config: EngineConfig, draft: Loaded | None = None) -> None:
+    def __init__(
+        self, loaded: Loaded, config: EngineConfig, draft: Loaded | None = None, clock: DeviceClock | None = None
+    ) -> None:
         self.model = loaded.model
         self.config = config
         self.device = self.model.embed_tokens.device
         self.caches = allocate(config, self.model.config, self.device, resolve_kv_dtype(config, self.model))
         self.graphs: DecodeGraphs | None = None
         self._pick = choose_sample(self.device)
+        self._clock = clock or device_clock(self.device)
         assert (draft is not None) == (parse_speculation(config.speculative).kind == "draft"), "load_draft comes first"
-        self.drafter = Drafter(draft.model, config) if draft is not None else None
+        self.drafter = Drafter(draft.model, config, self._clock) if draft is not None else None
 
     def draft(self, output: SchedulerOutput) -> bool:
         if self.drafter is None or not output.rows:
@@ -74,7 +85,8 @@ class ModelRunner:
         """Logits of the sampling rows, [num sampling rows, vocab_size] fp32. A step may have no rows at all."""
         if not batch.rows:
             return torch.empty(0, self.model.config.vocab_size)
-        return self._eager(batch.flat) if batch.graph is None else batch.graph.run(len(batch.rows))
+        with self._clock.span("forward"):
+            return self._eager(batch.flat) if batch.graph is None else batch.graph.run(len(batch.rows))
 
     def _eager(self, flat: FlatBatch) -> Tensor:
         return self.model.forward(flat.token_ids, flat.positions, self.caches, flat.meta, flat.logits_indices)
@@ -93,8 +105,16 @@ class ModelRunner:
         draws = [
             Draw.of(row.request, row.num_output_before + ahead) for row in batch.rows for ahead in range(row.num_logits)
         ]
-        picked = iter(self._pick(logits, draws).tolist() if draws else ())
+        picked = iter(self._picked(logits, draws) if draws else ())
         return [until_wrong(list(islice(picked, row.num_logits)), row.draft_token_ids) for row in batch.rows]
+
+    def _picked(self, logits: Tensor, draws: list[Draw]) -> list[int]:
+        with self._clock.span("sample"):
+            picked = self._pick(logits, draws)
+        return to_host(picked)
+
+    def device_us(self) -> dict[str, int] | None:
+        return self._clock.read()
 
     def warm_up(self, progress: Progress) -> None:
         """Run the kinds of step there are once, so that no request pays for compiling or for first touches.
@@ -113,6 +133,7 @@ class ModelRunner:
             self.draft(output)
             batch = self.prepare(output)
             self.sample(batch, self.forward(batch))
+            self.device_us()
         progress("warm up", len(steps), len(steps), "steps")
 
     def _fake_row(self, length: int, guesses: int) -> ScheduledRow:

@@ -122,6 +122,9 @@ class Runner(Protocol):
         With guesses: the token picked at each position, up to and including the first that is not the guess.
         """
 
+    def device_us(self) -> dict[str, int] | None:
+        """After `sample`: how long a GPU worked on each of the step's phases; None without one. See device_clock.py."""
+
 
 def until_wrong(picked: Iterable[int], guesses: Sequence[int]) -> list[int]:
     """What `Runner.sample` returns for a row: `picked` up to the first token that was not guessed."""

@@ -81,8 +81,9 @@ def choose_sample(device: torch.device) -> Callable[[Tensor, Sequence[Draw]], Te
     from engine.kernels import sampling  # triton: only where there is something to run on
 
     def on_device(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
-        known = not any(draw.forbidden or draw.params.min_p for draw in draws)
-        return (sampling.sample if known else sample)(logits, draws)
+        if any(draw.params.min_p for draw in draws):
+            return sample(logits, draws)
+        return sampling.sample(_without_forbidden(logits, draws), draws)
 
     return on_device
 
@@ -92,8 +93,8 @@ def _without_forbidden(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
     places = [(row, token_id) for row, draw in enumerate(draws) for token_id in draw.forbidden]
     if not places:
         return logits
-    rows, token_ids = torch.tensor(places, device=logits.device).unbind(1)
-    return logits.index_put((rows, token_ids), torch.tensor(-torch.inf, device=logits.device))
+    rows, token_ids = torch.tensor(places).to(logits.device, non_blocking=True).unbind(1)
+    return logits.index_put((rows, token_ids), logits.new_full((), -torch.inf))
 
 
 def _scaled(logits: Tensor, temperatures: list[float]) -> Tensor:

@@ -84,6 +84,9 @@ class ScriptedRunner:
     def sample(self, batch: SchedulerOutput, logits: SchedulerOutput) -> list[list[int]]:
         return [self._answer(row) if row.samples else [] for row in batch.rows]
 
+    def device_us(self) -> dict[str, int] | None:
+        return None
+
     def _answer(self, row: ScheduledRow) -> list[int]:
         indices = range(row.num_output_before, row.num_output_before + len(row.draft_token_ids) + 1)
         return until_wrong((self._script(row.request, index) for index in indices), row.draft_token_ids)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from engine.events import Timings
 from engine.request import Request
@@ -19,7 +19,12 @@ def monotonic_clock() -> Clock:
 
 
 class StepTimer:
-    """The laps of one step. Consecutive steps tile the time: each begins where the one before was reported."""
+    """The laps of one step. Consecutive steps tile the time: each begins where the one before was reported.
+
+    Where a GPU has a clock of its own (`on_device`), a phase that it worked on takes the time that it worked. The
+    laps of those phases are the host's: it launched in one and waited in another. What they hold beyond the GPU's time
+    (launching before it begins, waking up when it is done) goes to no phase, and so is part of "other".
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -27,6 +32,8 @@ class StepTimer:
         self.start_us = 0
         self.end_us = 0
         self.phases_us: dict[str, int] = {}
+        self.scopes: dict[str, str] = {}  # of phases that are not the host's
+        self.device_us: int | None = None
 
     def idle(self) -> None:
         """The engine waited: the next step begins by itself."""
@@ -38,6 +45,7 @@ class StepTimer:
         self.start_us = now if self._reported_us is None else self._reported_us
         publish = 0 if self._reported_us is None else self._published_us - self._reported_us
         self.phases_us = {"publish": publish}
+        self.scopes, self.device_us = {}, None
         self._lap_us = now
         return now
 
@@ -47,6 +55,17 @@ class StepTimer:
         self.phases_us[phase] = self.end_us - self._lap_us
         self._lap_us = self.end_us
         return self.end_us
+
+    def on_device(self, device_us: Mapping[str, int] | None) -> None:
+        """Let these phases take the time that the device worked on them, but together no more than their laps."""
+        if device_us is None:
+            return
+        room = sum(self.phases_us[phase] for phase in device_us)
+        self.device_us = min(sum(device_us.values()), room)
+        for phase, us in device_us.items():
+            self.phases_us[phase] = min(us, room)
+            room -= self.phases_us[phase]
+            self.scopes[phase] = "device"
 
     def published(self) -> None:
         """The event of this step has been handed over."""

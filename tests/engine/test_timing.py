@@ -1,5 +1,7 @@
 """What every duration means, by a clock that the test moves."""
 
+from __future__ import annotations
+
 import time
 
 import pytest
@@ -7,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import events
+from engine.device_clock import EventClock
 from engine.events import Timings
 from engine.request import Request
 from engine.runner import SchedulerOutput
@@ -238,6 +241,105 @@ def test_after_idling_a_step_begins_by_itself():
     clock.advance(1000)
     timer.begin()
     assert (timer.start_us, timer.phases_us) == (1000, {"publish": 0})
+
+
+class DeviceRunner(SlowRunner):
+    """Launches for 5 µs, then waits `us` for a device that works `device_us` on it."""
+
+    def __init__(self, clock: FakeClock, us: int, device_us: dict[str, int]) -> None:
+        super().__init__(clock, us=5)
+        self._wait_us, self._device_us = us, device_us
+
+    def sample(self, batch: SchedulerOutput, logits: SchedulerOutput) -> list[list[int]]:
+        self._clock.advance(self._wait_us)
+        return super().sample(batch, logits)
+
+    def device_us(self) -> dict[str, int]:
+        return self._device_us
+
+
+def device_step(us: int, **device_us: int) -> events.Step:
+    engine = Harness()
+    engine.runner = engine.core.runner = DeviceRunner(engine.clock, us, device_us)
+    engine.add("abc", max_tokens=1)
+    engine.step()
+    engine.check()
+    return engine.of(events.Step)[-1]
+
+
+def test_a_phase_on_a_device_takes_what_the_device_took():
+    """The host launched for 5 µs and waited for 95; the device worked for 80 of them."""
+    step = device_step(95, forward=72, sample=8)
+    assert step.phases_us == {"publish": 0, "schedule": 0, "prepare": 0, "forward": 72, "sample": 8, "update": 0}
+    assert (step.wall_us, step.device_us) == (100, 80)
+    assert step.wall_us - sum(step.phases_us.values()) == 20  # other: the device stood still
+    assert {phase for phase, scope in step.scopes.items() if scope == "device"} == {"forward", "sample"}
+
+
+def test_two_clocks_never_make_the_parts_more_than_the_whole():
+    step = device_step(95, forward=99, sample=9)
+    assert (step.phases_us["forward"], step.phases_us["sample"], step.device_us) == (99, 1, 100)
+
+
+def test_without_a_device_nothing_is_said_of_one():
+    engine = slow_engine()
+    engine.add("abc", max_tokens=1)
+    engine.step()
+    (step,) = steps_of(engine)
+    assert step.device_us is None
+    assert set(step.scopes.values()) == {"host"}
+
+
+class FakeEvents:
+    """Events of a device that takes 2 ms from any one to the next, and is `done` or has to be waited for."""
+
+    def __init__(self) -> None:
+        self.made = self.recorded = self.waits = 0
+        self.done = True
+
+    def __call__(self) -> FakeEvents.Event:
+        self.made += 1
+        return FakeEvents.Event(self)
+
+    class Event:
+        def __init__(self, device: FakeEvents) -> None:
+            self._device = device
+
+        def record(self) -> None:
+            self._device.recorded += 1
+            self.at_ms = 2.0 * self._device.recorded
+
+        def query(self) -> bool:
+            return self._device.done
+
+        def synchronize(self) -> None:
+            self._device.waits += 1
+
+        def elapsed_time(self, end: FakeEvents.Event) -> float:
+            return end.at_ms - self.at_ms
+
+
+def test_spans_of_a_phase_add_up_and_events_are_used_again():
+    device = FakeEvents()
+    clock = EventClock(device)
+    for _ in range(3):
+        for phase in ("draft", "draft", "forward"):
+            with clock.span(phase):
+                pass
+        assert clock.read() == {"draft": 4000, "forward": 2000}
+    assert (device.made, device.waits) == (6, 0)
+    assert clock.read() == {}
+
+
+def test_work_that_nobody_waited_for_is_waited_for_once():
+    device = FakeEvents()
+    device.done = False
+    clock = EventClock(device)
+    for _ in range(2):
+        with clock.span("forward"):
+            pass
+    assert clock.read() == {"forward": 4000}
+    assert device.waits == 1
 
 
 @pytest.mark.parametrize("us", [0, 25])
