@@ -53,6 +53,8 @@ class Metrics:
         self._before: dict[str, Json] = {}  # totals of an engine's earlier epochs
         self._current: dict[str, tuple[str | None, Json]] = {}  # its epoch and totals when last looked at
         self._prompt_tokens: dict[str, int] = {}
+        self._step_us: dict[str, int] = {}  # wall time of steps
+        self._device_us: dict[str, int] = {}  # of engines with a device that has a clock
         self._accepted_us: dict[str, dict[str, int]] = {}  # engine -> request -> when its last delivery was
         self._histograms = {
             field: Histogram(PREFIX + name, text, ["engine"], buckets=_BUCKETS, registry=self.registry)
@@ -101,6 +103,10 @@ class Metrics:
                     histogram.labels(engine).observe(value / 1e6)
 
     def _observe_step(self, engine: str, event: Json) -> None:
+        if not event["gated"]:
+            self._step_us[engine] = self._step_us.get(engine, 0) + event["wall_us"]
+            if event.get("device_us") is not None:
+                self._device_us[engine] = self._device_us.get(engine, 0) + event["device_us"]
         accepted_us = self._accepted_us.setdefault(engine, {})
         for row in event["rows"]:
             if not row["out"]:
@@ -139,6 +145,18 @@ class Metrics:
                 success.add_metric([engine, reason], count)
         yield prompts
         yield success
+        yield from self._times(engines)
+
+    def _times(self, engines: list[EngineRecord]) -> Iterator[Metric]:
+        steps = CounterMetricFamily(f"{PREFIX}engine_step_seconds", "Wall time of engine steps.", labels=["engine"])
+        device = CounterMetricFamily(
+            f"{PREFIX}device_busy_seconds", "Of that, while a GPU worked; no series without one.", labels=["engine"]
+        )
+        for record in engines:
+            steps.add_metric([record.id], self._step_us.get(record.id, 0) / 1e6)
+            if record.id in self._device_us:
+                device.add_metric([record.id], self._device_us[record.id] / 1e6)
+        yield from (steps, device)
 
     def _totals(self, record: EngineRecord) -> Json:
         before = self._before.get(record.id) or empty_totals()

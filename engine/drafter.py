@@ -23,7 +23,7 @@ from engine.device_clock import DeviceClock
 from engine.kv_cache import allocate, resolve_kv_dtype
 from engine.models.llama import Llama
 from engine.runner import ScheduledRow
-from engine.sampler import Draw, choose_sample
+from engine.sampler import Draw, choose_sample, to_host
 
 
 class Drafter:
@@ -79,5 +79,4 @@ class Drafter:
         ]  # fmt: skip
         with self._clock.span("draft"):
             picked = self._sample(logits, draws)
-        token_ids: list[int] = picked.tolist()
-        return token_ids
+        return to_host(picked)

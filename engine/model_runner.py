@@ -23,7 +23,7 @@ from engine.loader import Loaded
 from engine.model_cache import Progress
 from engine.request import Request, SamplingParams
 from engine.runner import ScheduledRow, SchedulerOutput, until_wrong
-from engine.sampler import Draw, choose_sample
+from engine.sampler import Draw, choose_sample, to_host
 from engine.speculative import parse_speculation
 
 
@@ -34,12 +34,6 @@ class Batch:
     rows: list[ScheduledRow]
     flat: FlatBatch
     graph: Graph | None = None  # that has them, if the step is replayed
-
-
-def to_host(token_ids: Tensor) -> list[int]:
-    """The copy that a step waits for, and the only one."""
-    tokens: list[int] = token_ids.tolist()
-    return tokens
 
 
 class ModelRunner:

@@ -88,6 +88,12 @@ def choose_sample(device: torch.device) -> Callable[[Tensor, Sequence[Draw]], Te
     return on_device
 
 
+def to_host(token_ids: Tensor) -> list[int]:
+    """Picked tokens as numbers: the one thing that a step waits for, with everything launched before it."""
+    tokens: list[int] = token_ids.tolist()
+    return tokens
+
+
 def _without_forbidden(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
     """`logits`, or a copy with -inf where a row's draw forbids it."""
     places = [(row, token_id) for row, draw in enumerate(draws) for token_id in draw.forbidden]

@@ -136,3 +136,13 @@ export function otherUs(step) {
   for (const us of Object.values(step.phases_us)) sum += us;
   return Math.max(0, step.wall_us - sum);
 }
+
+/**
+ * The share of these steps' wall time in which a GPU worked; null where no GPU said.
+ * @param {Array<{wall_us: number, device_us?: number | null}>} steps
+ */
+export function deviceShare(steps) {
+  const timed = steps.filter(({ device_us: us }) => us !== null && us !== undefined);
+  const wall = timed.reduce((sum, step) => sum + step.wall_us, 0);
+  return wall ? timed.reduce((sum, step) => sum + step.device_us, 0) / wall : null;
+}

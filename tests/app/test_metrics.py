@@ -80,6 +80,16 @@ def test_counters_count(engine: LocalEngine, read: Read) -> None:
     assert read("request_success_total", finished_reason="stop") == 1
 
 
+def test_the_time_that_a_gpu_worked_is_counted_beside_the_time_of_steps(engine: LocalEngine, read: Read) -> None:
+    engine.step(1, wall_us=1000)
+    assert read("engine_step_seconds_total") == 0.001
+    assert read("device_busy_seconds_total") is None
+    engine.step(2, wall_us=1000, device_us=900)
+    engine.step(3, wall_us=1000, device_us=900, gated=True)
+    assert read("engine_step_seconds_total") == 0.002
+    assert read("device_busy_seconds_total") == 0.0009
+
+
 def test_counters_go_on_after_a_restart(hub: Hub, engine: LocalEngine, read: Read) -> None:
     serve(engine, "R1")
     again = LocalEngine(hub).greet()

@@ -185,6 +185,19 @@ def test_text_is_placed_by_characters_not_by_code_units(page: Page) -> None:
     assert call(page, "texts", script) == ["aü!", None]
 
 
+@pytest.mark.parametrize(("device_us", "said"), [("930", " Device busy 93 %."), ("null", ".")])
+def test_how_busy_a_gpu_was_is_said_where_it_is_known(page: Page, device_us: str, said: str) -> None:
+    script = f"""(() => {{
+      const step = {{ step: 1, wall_us: 1000, device_us: {device_us}, phases_us: {{}}, scopes: {{}}, rows: [],
+        waiting: [], evicted: [], num_scheduled_tokens: 1, token_budget: 2, ended_by: "all_scheduled" }};
+      const root = document.getElementById("panel-anatomy").cloneNode(true);
+      const history = {{ steps: new Map([[1, step]]), notes: new Map() }};
+      m.anatomy.detail(root, {{ history, choice: {{ kind: "step", column: 1 }} }});
+      return root.querySelector(".detail").textContent;
+    }})()"""
+    assert call(page, "panels/anatomy", script).endswith(f"in 1.0 ms{said}")
+
+
 def test_a_broken_invariant_is_named(page: Page) -> None:
     script = """(() => {
       const state = structuredClone(stepscope.state());

@@ -8,7 +8,7 @@ import { explainStep } from "../explain.js";
 import { count, duration, percent, plural } from "../format.js";
 import { lastSteps } from "../history.js";
 import { drawAhead, drawBreaks, drawChosenColumn, drawTicks } from "../marks.js";
-import { otherUs } from "../metrics.js";
+import { deviceShare, otherUs } from "../metrics.js";
 import { PHASES } from "../palette.js";
 
 const LEFT = 56;
@@ -58,7 +58,8 @@ export const anatomy = {
     if (!view.history) return;
     const chosen = view.choice?.kind === "step" ? view.history.steps.get(view.choice.column) : null;
     const steps = chosen ? [chosen] : measured(view);
-    root.querySelector(".detail").textContent = chosen ? explainStep(chosen, view.history.notes.get(view.choice.column)) : averageWords(steps);
+    const words = chosen ? explainStep(chosen, view.history.notes.get(view.choice.column)) : averageWords(steps);
+    root.querySelector(".detail").textContent = words + busyWords(steps);
     const parts = sums(steps);
     for (const phase of PHASES) {
       const line = root.querySelector(`[data-phase="${phase}"]`);
@@ -114,6 +115,12 @@ function averageWords(steps) {
   if (!steps.length) return "No measured step yet; gated steps are left out.";
   const wall = steps.reduce((sum, step) => sum + step.wall_us, 0) / steps.length;
   return `Mean of the last ${plural(steps.length, "step")}: ${duration(wall)} each. Click a bar for one step.`;
+}
+
+/** " Device busy 93 %.", or nothing without a device that has a clock. */
+function busyWords(steps) {
+  const share = deviceShare(steps);
+  return share === null ? "" : ` Device busy ${percent(share)}.`;
 }
 
 function niceCeiling(us) {
