@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from importlib import metadata
 
+from app.engines import import_path
 from app.server import PortTaken, bind
 from engine.config import EngineConfig
 from engine.errors import StepscopeError
@@ -21,13 +22,10 @@ PROBE_TIMEOUT_S = 120
 
 # In a process of its own: the app imports no torch.
 _PROBE = """
-import json, torch
-cuda = torch.cuda.is_available()
-print(json.dumps({
-    "torch": torch.__version__, "threads": torch.get_num_threads(), "cuda": cuda,
-    "name": torch.cuda.get_device_name() if cuda else None,
-    "bytes": torch.cuda.mem_get_info()[1] if cuda else None,
-}))
+import json, sys
+from engine.config import EngineConfig
+from engine.device import findings
+print(json.dumps(findings(EngineConfig(device=sys.argv[1], dtype=sys.argv[2]))))
 """
 
 Say = Callable[[str], None]
@@ -51,20 +49,23 @@ def _version() -> str:
 def _device(config: EngineConfig, say: Say) -> bool:
     try:
         probe = subprocess.run(
-            [sys.executable, "-c", _PROBE], capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=True
+            [sys.executable, "-P", "-c", _PROBE, config.device, config.dtype],
+            capture_output=True,
+            text=True,
+            timeout=PROBE_TIMEOUT_S,
+            check=True,
+            env={**os.environ, "PYTHONPATH": import_path()},
         )
-        found = json.loads(probe.stdout)
-    except (OSError, ValueError, subprocess.SubprocessError):
+        found = json.loads(probe.stdout.splitlines()[-1])
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
         say("device   torch cannot be imported; install the project again (make run does)")
         return False
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    say(f"device   cpu: {cores} cores, {found['threads']} threads for torch {found['torch']}")
-    if found["cuda"]:
-        say(f"         cuda: {found['name']}, {found['bytes'] / 2**30:.1f} GiB")
-    if config.device == "cuda":
-        say("         used: cuda" if found["cuda"] else "         --device is cuda, and torch finds none here")
-        return bool(found["cuda"])
-    say(f"         used: cpu, dtype {config.dtype}")
+    say(f"device   {cores} cores, {found['threads']} threads for torch {found['torch']}")
+    if found["used"] is None:
+        say(f"         {found['why']}")
+        return False
+    say(f"         used: {found['used']}, dtype {found['dtype']} ({found['why']})")
     return True
 
 

@@ -69,10 +69,8 @@ class Supervisor:
         self._watcher = asyncio.create_task(self._watch(self._process, epoch))
 
     def _environment(self) -> dict[str, str]:
-        """Ours, with the token, and with the folder this very `engine` package was imported from."""
-        home = str(Path(engine.__file__).resolve().parent.parent)
-        path = os.pathsep.join([home, *filter(None, [os.environ.get("PYTHONPATH")])])
-        return {**os.environ, TOKEN_VARIABLE: self._hub.settings.engine_token, "PYTHONPATH": path}
+        """Ours, with the token, and with our packages."""
+        return {**os.environ, TOKEN_VARIABLE: self._hub.settings.engine_token, "PYTHONPATH": import_path()}
 
     async def restart(self) -> None:
         """End the process if there is one, and start a new one."""
@@ -140,6 +138,12 @@ class Supervisor:
         path = await asyncio.to_thread(write_bundle, cache_dir() / "crashes", NAME, lines)
         if path is not None:
             sys.stderr.write(f"What led to it is kept as a recording: {path}\n")
+
+
+def import_path() -> str:
+    """PYTHONPATH for a process that is to find this very `engine` package."""
+    home = str(Path(engine.__file__).resolve().parent.parent)
+    return os.pathsep.join([home, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def _kill_group(pid: int) -> None:

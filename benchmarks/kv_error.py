@@ -82,7 +82,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks kv-error", description=__doc__)
     parser.add_argument("--tokens", type=int, default=NUM_TOKENS, metavar="N", help="default: %(default)s")
     args = parser.parse_args(argv)
-    loaded = load(EngineConfig(), lambda *report: None)
+    loaded = load(EngineConfig(device="cpu"), lambda *report: None)
     token_ids = loaded.tokenizer.encode(TEXT.read_text()).ids[: args.tokens]
     error = measure(loaded, token_ids)
     before, after = error.bytes_per_token

@@ -204,7 +204,7 @@ class RealMachine:
 
         from engine.loader import load
 
-        self._loaded = load(EngineConfig(), lambda *report: None)
+        self._loaded = load(EngineConfig(device="cpu"), lambda *report: None)
         self.vocab_size = self._loaded.facts.vocab_size
 
     def lab(self, **flags: Any) -> Lab:

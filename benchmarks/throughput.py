@@ -54,7 +54,7 @@ def run_stepscope(work: Workload) -> float:
     from engine.request import Request, SamplingParams
     from engine.timing import monotonic_clock
 
-    loaded = load(EngineConfig(), lambda *report: None)
+    loaded = load(EngineConfig(device="cpu"), lambda *report: None)
     config, _ = size_pool(EngineConfig(max_num_seqs=work.concurrent), loaded)
     runner, clock = ModelRunner(loaded, config), monotonic_clock()
     runner.warm_up(lambda *report: None)
@@ -92,7 +92,7 @@ def run_transformers(work: Workload) -> float:
     from engine.config import EngineConfig
     from engine.loader import load
 
-    loaded = load(EngineConfig(), lambda *report: None)  # the same weights, converted once by us
+    loaded = load(EngineConfig(device="cpu"), lambda *report: None)  # the same weights, converted once by us
     model = AutoModelForCausalLM.from_pretrained(loaded.folder, dtype=torch.float32)
     model.generation_config.eos_token_id = None
     prompts = torch.tensor(work.prompts(loaded.facts.vocab_size))

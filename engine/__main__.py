@@ -17,7 +17,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from tokenizers import Tokenizer
@@ -57,6 +57,7 @@ class Built:
     memory: events.MemoryFacts
     cost: StepCost
     draft: events.ModelFacts | None = None
+    disabled: list[dict[str, str]] = field(default_factory=list)
 
 
 def build(config: EngineConfig, progress: Progress) -> Built:
@@ -91,16 +92,20 @@ def _build_real(config: EngineConfig, progress: Progress) -> Built:
     wait_politely()
     from engine import device, draft_model, kv_cache, loader, model_runner, roofline  # torch: only where it is needed
 
-    loaded = loader.load(config, progress)
-    draft = draft_model.load_draft(config, loaded, progress)
-    resolved, memory = kv_cache.size_pool(config, loaded, draft)
-    draft_facts = draft.facts if draft else None
-    runner = model_runner.ModelRunner(loaded, resolved, draft)
-    runner.warm_up(progress)
-    if runner.device.type == "cuda":
-        from engine.graphs import CudaCapture
+    chosen = device.choose_device(config.device)
+    with device.naming_memory():
+        loaded = loader.load(config, progress)
+        draft = draft_model.load_draft(config, loaded, progress)
+        # Before the pool takes all the memory there is.
+        device_facts = device.device_facts(chosen.device, loaded.model.embed_tokens.dtype, chosen.why)
+        resolved, memory = kv_cache.size_pool(config, loaded, draft)
+        draft_facts = draft.facts if draft else None
+        runner = model_runner.ModelRunner(loaded, resolved, draft)
+        runner.warm_up(progress)
+        if chosen.device.type == "cuda":
+            from engine.graphs import CudaCapture
 
-        runner.capture(CudaCapture())
+            runner.capture(CudaCapture(), progress)
     return Built(
         config=resolved,
         runner=runner,
@@ -109,10 +114,11 @@ def _build_real(config: EngineConfig, progress: Progress) -> Built:
         special_tokens=loaded.special_tokens,
         eos_token_ids=loaded.eos_token_ids,
         model=loaded.facts,
-        device=device.device_facts(runner.device, loaded.model.embed_tokens.dtype),
+        device=device_facts,
         memory=memory,
         cost=partial(roofline.total_cost, loaded.facts, draft_facts, memory),
         draft=draft_facts,
+        disabled=[{"feature": "cuda", "reason": chosen.passed_over}] if chosen.passed_over else [],
     )
 
 
@@ -198,6 +204,7 @@ class Engine:
             clock_unix_us=self._started_unix_us,
             redaction=self._redaction,
             hash_salt="fixed",
+            disabled=built.disabled,
             simulated=built.config.scripted,
         )
         core.reporter.key()

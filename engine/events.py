@@ -44,7 +44,7 @@ class Load(Event):
     phase: str  # "download" | "convert" | "read" | "warm up"
     done: int
     total: int
-    unit: str  # "bytes" | "tensors" | "steps"
+    unit: str  # "bytes" | "tensors" | "steps" | "graphs"
     kind: str = "load"
 
 
@@ -72,6 +72,7 @@ class DeviceFacts:
     name: str
     num_threads: int
     total_bytes: int | None
+    why: str = ""  # this device and no other
     peak_flops: float | None = None  # measured roof, FLOP/s
     peak_bytes_per_s: float | None = None  # measured roof
 

@@ -11,9 +11,9 @@ from engine.config import CHOICES, EngineConfig, flag
 _HELP = {
     "model": "folder, .gguf file, hub id, or 'scripted' (no weights: to try the page); default: the embedded model",
     "load_format": "how to read the model; dummy makes random weights for a config.json",
-    "device": "where to run",
-    "dtype": "of weights and activations; auto is float32 on a CPU",
-    "kv_cache_dtype": "of cached keys and values; auto is float32 on a CPU, int8 and fp8 take a quarter of that",
+    "device": "where to run; auto is a GPU that can run the kernels, else the CPU",
+    "dtype": "of weights and activations; auto is float32 on a CPU, bfloat16 on a GPU",
+    "kv_cache_dtype": "of cached keys and values; auto is float32 on a CPU, as --dtype on a GPU; int8, fp8: a byte",
     "max_model_len": "most tokens of one request, prompt and output together",
     "block_size": "tokens per KV block",
     "num_blocks": "size of the KV pool in blocks; default from memory",

@@ -4,7 +4,8 @@ The sizing sum. One token takes 2 × layers × kv_heads × head_dim elements (ke
 of four bytes for each head's 2 × layers × kv_heads. A draft model's tensors lie under the same block ids and are
 counted in. Unless told otherwise a CPU pool holds `max_num_seqs` × 1,024 tokens, but no more than a quarter of the
 memory this process may still use, and a GPU pool all that `--gpu-memory-utilization` leaves beside weights and
-activations. `auto` is fp32 on a CPU whatever the weights' dtype, since the attention kernel works in fp32, and the
+activations, but no more than 32,768 blocks or what `max_num_seqs` sequences can fill: every keyframe names every
+block. `auto` is fp32 on a CPU whatever the weights' dtype, since the attention kernel works in fp32, and the
 weights' dtype on a GPU.
 """
 
@@ -19,6 +20,7 @@ from engine.attention.cache import LayerCache
 from engine.config import MOST, EngineConfig
 from engine.errors import ConfigError
 from engine.events import MemoryFacts, ModelFacts
+from engine.graphs import graph_sizes
 from engine.loader import Loaded
 from engine.models.config import ModelConfig
 from engine.models.llama import Llama
@@ -26,6 +28,7 @@ from engine.speculative import parse_speculation
 
 DEFAULT_TOKENS_PER_SEQ = 1024
 DEFAULT_MAX_MODEL_LEN = 4096
+DEFAULT_MOST_BLOCKS = 2**15
 MEMORY_SHARE = 4  # the default pool takes at most one part in so many of the available memory
 SCALE_BYTES = 4  # per token and head of a quantised cache
 _QUANTIZED = {"int8": torch.int8, "fp8": torch.float8_e4m3fn}
@@ -131,8 +134,11 @@ def _num_blocks(config: EngineConfig, per_block: int, available: int | None, *, 
     if config.num_blocks is not None:
         return config.num_blocks, "--num-blocks"
     if fill and available is not None and available >= per_block:
-        reason = f"what {config.gpu_memory_utilization:.0%} of the GPU's memory leaves"
-        return min(available // per_block, MOST["num_blocks"]), reason
+        longest = -(-(config.max_model_len or DEFAULT_MAX_MODEL_LEN) // config.block_size)
+        most = min(max(DEFAULT_MOST_BLOCKS, config.max_num_seqs * longest), MOST["num_blocks"])
+        if available // per_block <= most:
+            return available // per_block, f"what {config.gpu_memory_utilization:.0%} of the GPU's memory leaves"
+        return most, "enough for every sequence at its longest; --num-blocks takes more"
     wanted = -(-config.max_num_seqs * DEFAULT_TOKENS_PER_SEQ // config.block_size)
     affordable = wanted if available is None else available // MEMORY_SHARE // per_block
     if affordable < 1:
@@ -176,14 +182,17 @@ def allocate(config: EngineConfig, model: ModelConfig, device: torch.device, dty
 
 
 def activation_bytes(config: EngineConfig, model: ModelConfig) -> int:
-    """What a step's intermediate results take at most: the budget's tokens in the widest layer, in fp32, and logits for
-    every row three times over."""
+    """What a step's intermediate results take at most: the budget's tokens in the widest layer, in fp32, logits for
+    every row and guess three times over, and those that each captured step keeps."""
     widest = 2 * model.intermediate_size + model.q_size + 2 * model.kv_size + 4 * model.hidden_size
-    return 4 * (config.max_num_batched_tokens * widest + 3 * config.max_num_seqs * model.vocab_size)
+    num_logits = config.max_num_seqs * (1 + parse_speculation(config.speculative).num_drafts)
+    kept = sum(graph_sizes(config.max_num_seqs))
+    return 4 * (config.max_num_batched_tokens * widest + (3 * num_logits + kept) * model.vocab_size)
 
 
 def gpu_bytes(config: EngineConfig, model: Llama) -> int:
     """What `--gpu-memory-utilization` leaves for the cache, the weights being there already."""
+    torch.cuda.empty_cache()  # what loading and measuring have left over
     free, total = torch.cuda.mem_get_info(model.embed_tokens.device)
     kept = int(total * (1 - config.gpu_memory_utilization)) + activation_bytes(config, model.config)
     return max(0, free - kept)

@@ -86,12 +86,20 @@ class ModelRunner:
         return self.model.forward(flat.token_ids, flat.positions, self.caches, flat.meta, flat.logits_indices)
 
     @torch.inference_mode()
-    def capture(self, capture: Capture) -> None:
+    def capture(self, capture: Capture, progress: Progress = lambda *report: None) -> None:
         """From now on replay decode steps. On a GPU, after `warm_up`: kernels must have been compiled."""
         assert self.config.max_model_len is not None
         table_width = -(-self.config.max_model_len // self.config.block_size)
         sizes = graph_sizes(self.config.max_num_seqs)
-        self.graphs = DecodeGraphs(self._eager, sizes, table_width, self.config.block_size, self.device, capture)
+        self.graphs = DecodeGraphs(
+            self._eager,
+            sizes,
+            table_width,
+            self.config.block_size,
+            self.device,
+            capture,
+            lambda done: progress("warm up", done, len(sizes), "graphs"),
+        )
 
     @torch.inference_mode()
     def sample(self, batch: Batch, logits: Tensor) -> list[list[int]]:
@@ -123,18 +131,19 @@ class ModelRunner:
         steps = [[(longest, 0)], [(1, 0)], [(1, 0)] * self.config.max_num_seqs, [(1, guesses)]]
         for done, rows in enumerate(steps):
             progress("warm up", done, len(steps), "steps")
-            output = SchedulerOutput(rows=[self._fake_row(*row) for row in rows])
+            greedy = done == 0  # the others draw: both are other kernels
+            output = SchedulerOutput(rows=[self._fake_row(*row, greedy=greedy) for row in rows])
             self.draft(output)
             batch = self.prepare(output)
             self.sample(batch, self.forward(batch))
             self.device_us()
         progress("warm up", len(steps), len(steps), "steps")
 
-    def _fake_row(self, length: int, guesses: int) -> ScheduledRow:
+    def _fake_row(self, length: int, guesses: int, *, greedy: bool) -> ScheduledRow:
         request = Request(
             request_id="warm up",
             prompt_token_ids=[0] * length,
-            sampling_params=SamplingParams(),
+            sampling_params=SamplingParams(temperature=0.0 if greedy else 1.0),
             max_tokens=1,
             seed=0,
             stop_token_ids=frozenset(),

@@ -10,6 +10,10 @@ import os
 import shutil
 from pathlib import Path
 
+os.environ["CUDA_VISIBLE_DEVICES"] = (
+    ""  # these are tests of the CPU, wherever they run; `make gpu-check` has the others
+)
+
 import pytest
 from hypothesis import HealthCheck, settings
 

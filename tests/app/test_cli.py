@@ -89,6 +89,13 @@ def test_doctor_says_what_was_found(capsys: pytest.CaptureFixture[str]) -> None:
     for word in ("device", "model", "port", "browser"):
         assert word in out
     assert f"Port {taken}" in out
+    assert "used: cpu, dtype float32 (torch " in out
+
+
+def test_doctor_says_that_a_gpu_that_was_asked_for_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "doctor", "--model", "scripted", "--port", "0", "--device", "cuda")
+    assert code == 1
+    assert "--device is cuda, and torch" in out
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,15 @@ import torch
 from engine.config import MOST, EngineConfig
 from engine.errors import ConfigError
 from engine.events import ModelFacts
-from engine.kv_cache import allocate, available_bytes, kv_bytes_per_token, size_pool, size_pool_for
+from engine.kv_cache import (
+    DEFAULT_MOST_BLOCKS,
+    activation_bytes,
+    allocate,
+    available_bytes,
+    kv_bytes_per_token,
+    size_pool,
+    size_pool_for,
+)
 from engine.loader import load
 from engine.models.config import parse_model_config
 from tests.engine.tiny import tiny_config, write_folder
@@ -172,9 +180,24 @@ def test_a_gpus_pool_takes_all_that_is_left():
     assert "(what 90% of the GPU's memory leaves)" in memory.sum_text
 
 
-def test_a_pool_that_fills_still_obeys_the_flags_and_the_most_blocks():
+def test_a_pool_that_fills_still_obeys_the_flags():
     assert size_pool_for(EngineConfig(num_blocks=7), SMOLLM2, 16 * GB, fill=True)[0].num_blocks == 7
-    assert size_pool_for(EngineConfig(), SMOLLM2, 10**6 * GB, fill=True)[0].num_blocks == MOST["num_blocks"]
+
+
+def test_a_gpus_pool_is_no_larger_than_a_page_can_show_or_the_sequences_can_fill():
+    def blocks(**flags: int) -> int:
+        return size_pool_for(EngineConfig(**flags), SMOLLM2, 10**6 * GB, fill=True)[0].num_blocks
+
+    assert blocks() == DEFAULT_MOST_BLOCKS
+    assert blocks(max_num_seqs=256, max_num_batched_tokens=256, max_model_len=8192) == 256 * 8192 // 16
+    assert blocks(max_num_seqs=4096, max_num_batched_tokens=4096, max_model_len=8192) == MOST["num_blocks"]
+
+
+def test_logits_that_captured_steps_keep_are_counted_as_activations():
+    model = parse_model_config(tiny_config(), "tiny")
+    config = EngineConfig(max_num_seqs=4, speculative="ngram:3")
+    more = activation_bytes(config, model) - activation_bytes(EngineConfig(max_num_seqs=2), model)
+    assert more == 4 * model.vocab_size * ((3 * 4 * 4 + 1 + 2 + 4) - (3 * 2 + 1 + 2))
 
 
 def test_no_memory_left_is_refused():
