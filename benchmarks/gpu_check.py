@@ -18,6 +18,7 @@ import statistics
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -237,6 +238,55 @@ def equality(p: Plan) -> Iterator[Finding]:
         yield Finding(f"answers equal to the CPU's, {name}", equal, "of 8", at_least=8)
 
 
+def waits(p: Plan) -> Iterator[Finding]:
+    """How often a decode step waits for the device: for the copy of its tokens, and for nothing hidden beside it."""
+    loaded = random_model(TINY, p.device, p.dtype)
+    for name, graphs in (("eager", None), ("replayed", p.capture())):
+        bench = Bench(loaded, graphs, num_blocks=64, max_model_len=128, max_num_seqs=4, max_num_batched_tokens=64)
+        bench.submit(4, 8, 2 * p.steps + 8, TINY.vocab_size)
+        for _ in range(4):  # the prompts, and what happens at first only
+            bench.core.step()
+        for how, found in (("profiler", profiled_waits(bench, p)), ("debug mode", warned_waits(bench, p))):
+            if found is not None:
+                # Rounded down: stopping a profiler takes a synchronisation of its own.
+                yield Finding(f"waits per decode step, {name}, by {how}", found // p.steps, "per step", at_most=1)
+
+
+WAITING_CALLS = {"cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cudaMemcpy"}
+WAITING_OPS = {"aten::_local_scalar_dense", "aten::nonzero"}  # on a CPU nothing waits: what would on a GPU
+
+
+def profiled_waits(bench: Bench, p: Plan) -> int:
+    cuda = p.device.type == "cuda"
+    kinds = [torch.profiler.ProfilerActivity.CPU, *([torch.profiler.ProfilerActivity.CUDA] if cuda else [])]
+    with torch.profiler.profile(activities=kinds) as profile:
+        for _ in range(p.steps):
+            bench.core.step()
+    calls = WAITING_CALLS if cuda else WAITING_OPS
+    return sum(event.count for event in profile.key_averages() if event.key in calls)
+
+
+def warned_waits(bench: Bench, p: Plan) -> int | None:
+    if p.device.type != "cuda":
+        return None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            for _ in range(p.steps):
+                bench.core.step()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    return sum("synchronizing" in str(warning.message) for warning in caught)
+
+
+def device_busy(name: str, batch: int, steps: list[events.Step]) -> Iterator[Finding]:
+    """In what share of these steps' time the device worked."""
+    shares = [step.device_us / step.wall_us for step in steps if step.device_us is not None]
+    if shares:
+        yield Finding(f"{name}: device busy, batch {batch}", statistics.median(shares), "of the step")
+
+
 # -- is it quick ---------------------------------------------------------------------------------------------------
 
 
@@ -265,6 +315,7 @@ def decode_speed(p: Plan, config: ModelConfig, name: str, roofs: Roofs) -> Itera
         yield Finding(
             f"{name}: host time per step, batch {batch}", host, "ms", at_most=p.promised(1.0) if batch == 1 else None
         )
+        yield from device_busy(name, batch, steps)
     bench.submit(1, p.long_prompt, 2, config.vocab_size)
     bench.run()
     prefill = max(bench.steps(), key=lambda s: s.num_prefill_tokens)
@@ -350,6 +401,7 @@ def check(p: Plan) -> Iterator[Finding]:
     yield Finding(f"matrix product, {str(p.dtype).removeprefix('torch.')}", roofs.flops / 1e12, "TFLOP/s")
     yield from _surely("kernels", kernels(p))
     yield from _surely("equality", equality(p))
+    yield from _surely("waits", waits(p))
     for name, config in (("1B", p.small), ("8B", p.large)):
         yield from _surely(name, decode_speed(p, config, name, roofs))
     yield from _surely("attention", attention_speed(p, p.large, roofs))

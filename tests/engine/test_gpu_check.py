@@ -32,6 +32,13 @@ def test_a_dry_run_goes_through_everything_and_writes_its_table(tmp_path: Path):
     found = json.loads((tmp_path / "found.json").read_text())
     names = [line["name"] for line in found["findings"]]
     assert found["device"] == "dry run on the CPU"
-    for part in ("copy", "attention float32, heads of 128, cache int8", "replayed", "8B: decode", "ours over theirs"):
+    for part in (
+        "copy",
+        "attention float32, heads of 128, cache int8",
+        "replayed",
+        "waits per decode step",
+        "8B: decode",
+        "ours over theirs",
+    ):
         assert any(part in name for name in names), part
     assert all(line["kept"] for line in found["findings"])
