@@ -17,10 +17,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from engine.batch import Share, flat_batch
+from engine.batch import FlatBatch, Share, flat_batch
 from engine.config import EngineConfig
 from engine.device_clock import DeviceClock
+from engine.graphs import Capture, DecodeGraphs, decode_graphs
 from engine.kv_cache import allocate, resolve_kv_dtype
+from engine.model_cache import Progress
 from engine.models.llama import Llama
 from engine.runner import ScheduledRow
 from engine.sampler import Draw, choose_sample, to_host
@@ -31,11 +33,17 @@ class Drafter:
 
     def __init__(self, model: Llama, config: EngineConfig, clock: DeviceClock) -> None:
         self._model = model
-        self._block_size = config.block_size
+        self._config = config
         self._device = model.embed_tokens.device
         self._clock = clock
+        self._graphs: DecodeGraphs | None = None
         self._sample = choose_sample(self._device)  # as the target draws, noise and all
         self._caches = allocate(config, model.config, self._device, resolve_kv_dtype(config, model))
+
+    @torch.inference_mode()
+    def capture(self, capture: Capture, progress: Progress) -> None:
+        """From now on replay passes over one token of each row: all but those over a prompt."""
+        self._graphs = decode_graphs(self._eager, self._config, self._device, capture, progress)
 
     @torch.inference_mode()
     def fill(self, rows: Sequence[ScheduledRow]) -> None:
@@ -67,11 +75,19 @@ class Drafter:
             guessing = [row for row in guessing if ahead < len(row.draft_token_ids)]
 
     def _forward(self, shares: Sequence[Share]) -> Tensor:
-        batch = flat_batch(shares, self._block_size, self._device)
+        graphs = self._graphs
+        if graphs is not None and graphs.fits(shares):
+            graph = graphs.load(shares)
+            with self._clock.span("draft"):
+                return graph.run(shares)
+        batch = flat_batch(shares, self._config.block_size, self._device)
         with self._clock.span("draft"):
-            return self._model.forward(
-                batch.token_ids, batch.positions, self._caches, batch.meta, batch.logits_indices
-            )  # fmt: skip
+            return self._eager(batch)
+
+    def _eager(self, batch: FlatBatch) -> Tensor:
+        return self._model.forward(
+            batch.token_ids, batch.positions, self._caches, batch.meta, batch.logits_indices
+        )  # fmt: skip
 
     def _pick(self, logits: Tensor, rows: Sequence[ScheduledRow], ahead: int) -> list[int]:
         draws = [

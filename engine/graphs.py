@@ -19,6 +19,8 @@ import torch
 from torch import Tensor
 
 from engine.batch import FlatBatch, Layout, Share, host_buffer, on_device, write_shares
+from engine.config import EngineConfig
+from engine.model_cache import Progress
 
 Step = Callable[[FlatBatch], Tensor]
 """A model's forward over its caches: logits of the batch's `logits_indices`."""
@@ -67,10 +69,13 @@ class Graph:
     replay: Callable[[], object]
     logits: Tensor  # [size, vocab_size]
 
-    def run(self, rows: int) -> Tensor:
-        """Logits [rows, vocab_size] of what `DecodeGraphs.load` put here; valid until the next replay."""
+    def run(self, shares: Sequence[Share]) -> Tensor:
+        """Logits [rows that want them, vocab_size] after `DecodeGraphs.load`; valid until the next replay."""
         self.replay()
-        return self.logits[:rows]
+        wanted = [row for row, share in enumerate(shares) if share.num_logits]
+        if len(wanted) == len(shares):
+            return self.logits[: len(shares)]
+        return self.logits[torch.tensor(wanted, dtype=torch.int64).to(self.logits.device, non_blocking=True)]
 
 
 class DecodeGraphs:
@@ -100,9 +105,9 @@ class DecodeGraphs:
         self._sizes = sorted(self._graphs)
 
     def fits(self, shares: Sequence[Share]) -> bool:
-        """Whether this is a step that was captured: every row decodes one token, and wants its logits."""
+        """Whether this is a step that was captured: one token in every row."""
         return 0 < len(shares) <= self._sizes[-1] and all(
-            len(share.token_ids) == share.num_logits == 1 and len(share.block_table) <= self._width for share in shares
+            len(share.token_ids) == 1 and len(share.block_table) <= self._width for share in shares
         )
 
     def load(self, shares: Sequence[Share]) -> Graph:
@@ -121,9 +126,26 @@ class DecodeGraphs:
         arrays.positions[rows:] = 0
         arrays.slot_mapping[rows:] = -1
         arrays.seq_lens[rows:] = 0
-        arrays.logits_indices[rows:] = np.arange(rows, size)
+        arrays.logits_indices[:] = np.arange(size)
         arrays.query_start_loc[rows + 1 :] = np.arange(rows + 1, size + 1)
         return buffer
 
 
 _PAD = Share(block_table=(), start=0, token_ids=(0,), num_logits=1)
+
+
+def decode_graphs(
+    step: Step, config: EngineConfig, device: torch.device, capture: Capture, progress: Progress
+) -> DecodeGraphs:
+    """For batches and rows as large as `config`, resolved, lets them be."""
+    assert config.max_model_len is not None
+    sizes = graph_sizes(config.max_num_seqs)
+    return DecodeGraphs(
+        step,
+        sizes,
+        -(-config.max_model_len // config.block_size),
+        config.block_size,
+        device,
+        capture,
+        lambda done: progress("warm up", done, len(sizes), "graphs"),
+    )

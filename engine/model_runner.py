@@ -17,7 +17,7 @@ from engine.batch import FlatBatch, Share, flat_batch
 from engine.config import EngineConfig
 from engine.device_clock import DeviceClock, device_clock
 from engine.drafter import Drafter
-from engine.graphs import Capture, DecodeGraphs, Graph, graph_sizes
+from engine.graphs import Capture, DecodeGraphs, Graph, decode_graphs
 from engine.kv_cache import allocate, resolve_kv_dtype
 from engine.loader import Loaded
 from engine.model_cache import Progress
@@ -32,6 +32,7 @@ class Batch:
     """The inputs of one step."""
 
     rows: list[ScheduledRow]
+    shares: list[Share]
     flat: FlatBatch
     graph: Graph | None = None  # that has them, if the step is replayed
 
@@ -71,8 +72,8 @@ class ModelRunner:
         ]
         if self.graphs is not None and self.graphs.fits(shares):
             graph = self.graphs.load(shares)
-            return Batch(output.rows, graph.inputs, graph)
-        return Batch(output.rows, flat_batch(shares, self.config.block_size, self.device))
+            return Batch(output.rows, shares, graph.inputs, graph)
+        return Batch(output.rows, shares, flat_batch(shares, self.config.block_size, self.device))
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> Tensor:
@@ -80,7 +81,7 @@ class ModelRunner:
         if not batch.rows:
             return torch.empty(0, self.model.config.vocab_size)
         with self._clock.span("forward"):
-            return self._eager(batch.flat) if batch.graph is None else batch.graph.run(len(batch.rows))
+            return self._eager(batch.flat) if batch.graph is None else batch.graph.run(batch.shares)
 
     def _eager(self, flat: FlatBatch) -> Tensor:
         return self.model.forward(flat.token_ids, flat.positions, self.caches, flat.meta, flat.logits_indices)
@@ -88,18 +89,9 @@ class ModelRunner:
     @torch.inference_mode()
     def capture(self, capture: Capture, progress: Progress = lambda *report: None) -> None:
         """From now on replay decode steps. On a GPU, after `warm_up`: kernels must have been compiled."""
-        assert self.config.max_model_len is not None
-        table_width = -(-self.config.max_model_len // self.config.block_size)
-        sizes = graph_sizes(self.config.max_num_seqs)
-        self.graphs = DecodeGraphs(
-            self._eager,
-            sizes,
-            table_width,
-            self.config.block_size,
-            self.device,
-            capture,
-            lambda done: progress("warm up", done, len(sizes), "graphs"),
-        )
+        self.graphs = decode_graphs(self._eager, self.config, self.device, capture, progress)
+        if self.drafter is not None:
+            self.drafter.capture(capture, progress)
 
     @torch.inference_mode()
     def sample(self, batch: Batch, logits: Tensor) -> list[list[int]]:

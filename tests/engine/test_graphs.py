@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 import torch
 
-from engine.batch import FlatBatch, Share, flat_batch
+from engine import events
+from engine.batch import FlatBatch, Layout, Share, flat_batch
 from engine.config import EngineConfig
 from engine.graphs import DecodeGraphs, graph_sizes, repeat
 from engine.kv_cache import size_pool
@@ -49,7 +51,7 @@ class Setup:
 
     @torch.inference_mode()
     def replay(self, shares: list[Share]) -> torch.Tensor:
-        return self.graphs.load(shares).run(len(shares)).clone()
+        return self.graphs.load(shares).run(shares).clone()
 
 
 @pytest.mark.parametrize("rows", [range(1), range(1, 3), range(3), range(2, 6), range(6)])
@@ -75,9 +77,15 @@ def test_what_was_not_captured_does_not_fit(loaded: Loaded):
     setup = Setup(loaded, [1, 2])
     assert not setup.graphs.fits(setup.decode(range(3)))  # too many rows
     assert not setup.graphs.fits([Share(setup.tables[0], 5, [3, 4], 1)])  # a chunk
-    assert not setup.graphs.fits([Share(setup.tables[0], 5, [3], 0)])  # wants no logits
     assert not setup.graphs.fits([Share(list(range(6)), 20, [3], 1)])  # too wide a table
     assert not setup.graphs.fits([])
+
+
+@pytest.mark.parametrize("wanted", [[0, 0, 0], [1, 0, 1]])
+def test_rows_that_want_no_logits_get_none(loaded: Loaded, wanted: list[int]):
+    setup = Setup(loaded, [4])
+    shares = [dataclasses.replace(share, num_logits=n) for share, n in zip(setup.decode(range(3)), wanted, strict=True)]
+    torch.testing.assert_close(setup.replay(shares), setup.eager(flat_batch(shares, BLOCK_SIZE)))
 
 
 def test_the_largest_size_is_captured_first(loaded: Loaded):
@@ -93,6 +101,19 @@ def test_the_largest_size_is_captured_first(loaded: Loaded):
     assert captured == [4, 2, 1]
 
 
+@pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (3, 2, 1, 5), (17, 4, 0, 3), (0, 0, 0, 0)])
+def test_the_inputs_of_a_pass_lie_apart_and_aligned(sizes: tuple[int, int, int, int]):
+    """A kernel is compiled anew for a pointer of another alignment."""
+    layout = Layout(*sizes)
+    buffer = torch.zeros(layout.num_words, dtype=torch.int64)
+    parts = layout.split(buffer, torch.int32)
+    for part in parts:
+        assert part.is_contiguous()
+        assert not part.any()
+        part.fill_(1)
+    assert all((part.data_ptr() - buffer.data_ptr()) % 16 == 0 for part in parts if part.numel())
+
+
 @pytest.mark.parametrize("params", [{}, {"temperature": 1.0, "seed": 4}], ids=["greedy", "sampled"])
 def test_an_engine_that_replays_gives_the_same_answers(loaded: Loaded, params: dict[str, Any]):
     """Chunks and mixed steps run eagerly in between; rows come and go, so that sizes change and padding with them."""
@@ -104,6 +125,23 @@ def test_an_engine_that_replays_gives_the_same_answers(loaded: Loaded, params: d
     runner.capture(repeat)
     expected = [request.output_token_ids for request in eager.run(prompts, 24, **params)]
     assert [request.output_token_ids for request in replaying.run(prompts, 24, **params)] == expected
+
+
+def test_a_draft_model_that_replays_makes_the_same_guesses(loaded: Loaded):
+    """K is cut short where an answer is about to end, so that rows want unequally many."""
+    config = {"num_blocks": 64, "max_num_seqs": 4, "speculative": "draft:first-1-layers:3"}
+    prompts = [list(range(20 + n, 32 + 3 * n)) for n in range(3)]
+    steps = []
+    for capture in (None, repeat):
+        engine = RealEngine(loaded, **config)
+        runner = engine.core.runner
+        assert isinstance(runner, ModelRunner)
+        if capture is not None:
+            runner.capture(capture)
+        engine.run(prompts, 17)
+        steps.append([event.rows for event in engine.sink if isinstance(event, events.Step)])
+    assert steps[0] == steps[1]
+    assert any(row.accepted for rows in steps[0] for row in rows)
 
 
 @pytest.mark.parametrize(
