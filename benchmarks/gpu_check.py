@@ -1,10 +1,10 @@
 """`make gpu-check`: what only a GPU can tell, in one table; under five minutes, without network or web packages.
 
-Kernels against fp32 oracles; replayed decode steps against eager ones; the engine's tokens against the CPU's. Then
-speed, beside roofs measured on the same device: decode at several batch sizes, a long prefill, attention by itself,
-the time that the host takes per step, and transformers' generate for the ratio. Weights are random: speed does not
-depend on what they say. `DRY=1` runs all of it on the CPU with tiny shapes, to test the way through: what is right or
-wrong counts there too, speed is printed and means nothing.
+Kernels against fp32 oracles; replayed decode steps against eager ones; the engine's tokens against the CPU's; how often
+a step waits for the device; an engine as `serve` makes it. Then speed, beside roofs measured on the same device: decode
+at several batch sizes, a long prefill, attention by itself, the time that the host takes per step, and transformers'
+generate for the ratio. Weights are random: speed does not depend on what they say. `DRY=1` runs all of it on the CPU
+with tiny shapes, to test the way through: what is right or wrong counts there too, speed is printed and means nothing.
 
 Exit 0 if every promise is kept, 1 if one is missed, 2 without a GPU.
 """
@@ -16,6 +16,7 @@ import dataclasses
 import json
 import statistics
 import sys
+import tempfile
 import time
 import traceback
 import warnings
@@ -31,6 +32,7 @@ from benchmarks.gpu_kernels import kernel_errors
 from engine import events
 from engine.attention.cache import LayerCache
 from engine.batch import Share, flat_batch
+from engine.build import Built, build
 from engine.config import EngineConfig
 from engine.core import EngineCore
 from engine.detokenizer import Detokenizer
@@ -42,9 +44,11 @@ from engine.model_runner import ModelRunner
 from engine.models.config import ModelConfig, RopeConfig, expected_tensors
 from engine.models.llama import Llama
 from engine.models.ops import choose_ops
+from engine.reporter import StepCost
 from engine.request import Request, SamplingParams
 from engine.roofline import total_cost
 from engine.roofs import Roofs, best_seconds, measure_roofs
+from engine.runner import Runner
 from engine.timing import monotonic_clock
 
 RESULT_FILE = Path(__file__).parent / "gpu_check.out.json"
@@ -169,20 +173,23 @@ class Bench:
     """An engine over `loaded`, stepped by hand; `graphs` says how decode steps are captured."""
 
     def __init__(self, loaded: Loaded, graphs: Capture | None, **flags: Any) -> None:
-        self.config, memory = size_pool(EngineConfig(enable_prefix_caching=False, **flags), loaded)
-        self.runner = ModelRunner(loaded, self.config)
-        self.runner.warm_up(lambda *report: None)
+        config, memory = size_pool(EngineConfig(enable_prefix_caching=False, **flags), loaded)
+        runner = ModelRunner(loaded, config)
+        runner.warm_up(lambda *report: None)
         if graphs is not None:
-            self.runner.capture(graphs)
+            runner.capture(graphs)
+        self._open(config, runner, lambda rows: total_cost(loaded.facts, None, memory, rows))
+
+    def _open(self, config: EngineConfig, runner: Runner, cost: StepCost) -> None:
         clock = monotonic_clock()
         self.sink: list[Any] = []
         self.core = EngineCore(
-            self.config,
-            self.runner,
+            config,
+            runner,
             Emitter("gpu", "epoch", clock, self.sink),
             clock,
             lambda request: Detokenizer(_Mute(), request.prompt_token_ids),
-            cost=lambda rows: total_cost(loaded.facts, None, memory, rows),
+            cost=cost,
         )
 
     def submit(self, count: int, prompt_tokens: int, output_tokens: int, vocab_size: int) -> list[Request]:
@@ -236,6 +243,44 @@ def equality(p: Plan) -> Iterator[Finding]:
         bench.run()
         equal = sum(a.output_token_ids == b.output_token_ids for a, b in zip(found, wanted, strict=True))
         yield Finding(f"answers equal to the CPU's, {name}", equal, "of 8", at_least=8)
+
+
+class Served(Bench):
+    """An engine made the way `serve` makes its own."""
+
+    def __init__(self, built: Built) -> None:
+        self._open(built.config, built.runner, built.cost)
+
+
+def serving(p: Plan) -> Iterator[Finding]:
+    """From a config.json to answers: the device that `auto` chooses, roofs, a pool as large as memory lets it be."""
+    cuda = p.device.type == "cuda"
+    raw = {
+        "architectures": ["LlamaForCausalLM"],
+        "hidden_size": TINY.hidden_size,
+        "intermediate_size": TINY.intermediate_size,
+        "num_hidden_layers": TINY.num_layers,
+        "num_attention_heads": TINY.num_attention_heads,
+        "num_key_value_heads": TINY.num_kv_heads,
+        "vocab_size": TINY.vocab_size,
+    }
+    for speculative in ("none", "draft:first-1-layers:3"):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "config.json").write_text(json.dumps(raw))
+            config = EngineConfig(
+                model=folder, load_format="dummy", device="auto" if cuda else "cpu", speculative=speculative
+            )
+            built = build(config, lambda *report: None)
+        name = speculative.split(":")[0]
+        taken = int(built.device.type == p.device.type)
+        yield Finding(f"serve takes this device, drafts {name}", taken, "of 1", at_least=1)
+        bench = Served(built)
+        requests = bench.submit(8, 40, 48, TINY.vocab_size)
+        bench.run()
+        whole = sum(request.num_output_tokens == 48 for request in requests)
+        yield Finding(f"answers of serve's engine, drafts {name}", whole, "of 8", at_least=8)
+        timed = sum(step.device_us is not None for step in bench.steps()) / len(bench.steps())
+        yield Finding("steps of that, timed by the device's clock", timed, "of all", at_least=int(cuda))
 
 
 def waits(p: Plan) -> Iterator[Finding]:
@@ -402,6 +447,7 @@ def check(p: Plan) -> Iterator[Finding]:
     yield from _surely("kernels", kernels(p))
     yield from _surely("equality", equality(p))
     yield from _surely("waits", waits(p))
+    yield from _surely("serving", serving(p))
     for name, config in (("1B", p.small), ("8B", p.large)):
         yield from _surely(name, decode_speed(p, config, name, roofs))
     yield from _surely("attention", attention_speed(p, p.large, roofs))

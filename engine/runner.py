@@ -57,6 +57,8 @@ class ScheduledRow:
     @property
     def num_drafts_accepted(self) -> int:
         """The accepted tokens that were guessed. All but the last are; the last one too if it ended the request."""
+        if not self.draft_token_ids:
+            return 0  # asked for several times per row and step
         accepted = self.request.token_ids[self.num_tokens : self.num_tokens + self.num_accepted]
         return sum(token == guess for token, guess in zip(accepted, self.draft_token_ids, strict=False))
 
