@@ -20,6 +20,7 @@ from app.state_view import engine_state, request_detail, request_list
 from app.submit import find_engine
 from app.wire import Json, encode, encode_bytes
 from engine.gate_action import GateAction
+from engine.mark import check_mark
 
 DEFAULT_STEPS = 500
 
@@ -112,14 +113,12 @@ async def move_gate(hub: Hub, record: EngineRecord, body: Json) -> Json:
     """Pause, run, step, slow or break the engine. Raises RequestError, Problem or EngineAway."""
     GateAction.from_body(body)
     asked = {name: body.get(name) for name in ("action", "steps", "per_second", "on")}
-    reply = await hub.command(record, {"cmd": "gate", **asked})
-    if not reply["ok"]:
-        raise Problem(409, reply["error"] or "The engine refused.")
-    return {"ok": True, "effect": reply["effect"], "gate": record.state["gate"] if record.state else None}
+    done = await _carry_out(hub, record, {"cmd": "gate", **asked})
+    return {**done, "gate": record.state["gate"] if record.state else None}
 
 
 async def engine(request: Request) -> Response:
-    """POST /api/engine {"action": "restart" | "reset_prefix_cache", "force": bool}"""
+    """POST /api/engine {"action": "restart" | "reset_prefix_cache" | "reset", "force": bool}"""
     hub, record = engine_of(request)
     body = parse_json(await request.body())
     force = body.get("force", False)
@@ -129,25 +128,48 @@ async def engine(request: Request) -> Response:
         case "restart":
             return json_response(await restart(request.state.supervisor, hub, record, force=force))
         case "reset_prefix_cache":
-            reply = await hub.command(record, {"cmd": "reset_prefix_cache"})
-            if not reply["ok"]:
-                raise Problem(409, reply["error"] or "The engine refused.")
-            return json_response({"ok": True, "effect": reply["effect"]})
+            return json_response(await _carry_out(hub, record, {"cmd": "reset_prefix_cache"}))
         case "reset":
-            raise Problem(400, "The stage reset comes later.", param="action")
-    raise Problem(400, "action must be restart or reset_prefix_cache.", param="action")
+            return json_response(await reset(hub, record, force=force))
+    raise Problem(400, "action must be restart, reset_prefix_cache or reset.", param="action")
+
+
+async def _carry_out(hub: Hub, record: EngineRecord, command: Json) -> Json:
+    reply = await hub.command(record, command)
+    if not reply["ok"]:
+        raise Problem(409, reply["error"] or "The engine refused.")
+    return {"ok": True, "effect": reply["effect"]}
+
+
+async def reset(hub: Hub, record: EngineRecord, *, force: bool) -> Json:
+    """The stage reset: ends all requests, clears cache and history, leaves the knobs as they were."""
+    live = _live_or_forced(hub, record, "reset", "be cancelled", force=force)
+    return {**await _carry_out(hub, record, {"cmd": "reset"}), "ended": live}
 
 
 async def restart(supervisor: Supervisor | None, hub: Hub, record: EngineRecord, *, force: bool) -> Json:
     """Start a new process for the engine; its live requests end with an error, so they must be few or forced."""
     if supervisor is None or not record.restartable:
         raise Problem(409, "This engine was not started by Stepscope, so it cannot be restarted from here.")
+    live = _live_or_forced(hub, record, "restart", "end with an error", force=force)
+    await supervisor.restart()
+    return {"ok": True, "effect": "restart", "ended": live}
+
+
+def _live_or_forced(hub: Hub, record: EngineRecord, what: str, end: str, *, force: bool) -> int:
+    """How many requests are live; none, unless somebody forces what would end them."""
     live = len(hub.ledger.live(record.id))
     if live and not force:
         noun = "request is" if live == 1 else "requests are"
-        raise Problem(409, f"{live} {noun} live and would end with an error; restart with force to do it all the same.")
-    await supervisor.restart()
-    return {"ok": True, "effect": "restart", "ended": live}
+        raise Problem(409, f"{live} {noun} live and would {end}; {what} with force to do it all the same.")
+    return live
+
+
+async def mark(request: Request) -> Response:
+    """POST /api/marks {"text"}: somebody's words at this step, for everybody who watches."""
+    hub, record = engine_of(request)
+    text = check_mark(parse_json(await request.body()).get("text"))
+    return json_response({**await _carry_out(hub, record, {"cmd": "mark", "text": text}), "text": text})
 
 
 async def recording(request: Request) -> Response:

@@ -70,6 +70,14 @@ class History:
         if self._segments:
             self._begin(self._segments[-1].hello, key, now)
 
+    def forget(self, key: str, now: float) -> None:
+        """Begin anew at `key`, in the epoch at hand: what was before is not to be looked at any more."""
+        hello = self._segments[-1].hello if self._segments else None
+        self._segments.clear()
+        self._num_bytes = 0
+        if hello is not None:
+            self._begin(hello, key, now)
+
     def _begin(self, hello: str, key: str, now: float) -> None:
         self._segments.append(_Segment(hello, key, now, len(key)))
         self._num_bytes += len(key)

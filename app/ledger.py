@@ -189,6 +189,13 @@ class Ledger:
             entry.touch()
             self._retire(entry)
 
+    def forget(self, engine: str) -> None:
+        """Drop what is over of an engine's requests; whoever still holds an entry may read it to its end."""
+        for name in [entry.id for entry in self.entries.values() if entry.engine == engine and entry.over]:
+            del self.entries[name]
+        self._over = deque(name for name in self._over if name in self.entries)
+        self._deltas = [delta for delta in self._deltas if delta.request in self.entries]
+
     def _retire(self, entry: Entry) -> None:
         self._over.append(entry.id)
         while len(self._over) > KEPT:

@@ -59,6 +59,7 @@ def _routes() -> list[BaseRoute]:
         Route("/api/requests/{request_id}", api.abort, methods=["DELETE"]),
         Route("/api/gate", api.gate, methods=["POST"]),
         Route("/api/engine", api.engine, methods=["POST"]),
+        Route("/api/marks", api.mark, methods=["POST"]),
         Route("/api/recording", api.recording),
         WebSocketRoute("/ws", sockets.viewer),
         WebSocketRoute("/ws/engine", sockets.engine),

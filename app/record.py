@@ -126,10 +126,14 @@ class EngineRecord:
             told = encode(gap)
             self.history.note(told)
             yield gap, told
+        cleared = self.state is not None and self.state["num_resets"] != event["state"]["num_resets"]
         self.state = fold(self.state, event)
         self.seq, self.t, self.gone, self._missing, self.key_asked = event["seq"], event["t"], None, None, False
         self._ledger.reconcile(self.id, event["state"]["requests"])
-        self.history.restart(raw, now)
+        if cleared:
+            self._forget(raw, now)
+        else:
+            self.history.restart(raw, now)
         yield event, raw
 
     def _receive_delta(self, event: Json, raw: str, now: float) -> Iterator[tuple[Json, str]]:
@@ -154,9 +158,18 @@ class EngineRecord:
             self.steps.append((event["step"], raw))
         elif kind == "request":
             self._note(event)
-        if self.hello is not None and kind != "hello":
+        if kind == "reset":
+            self._forget(self.key(), now)
+        elif self.hello is not None and kind != "hello":
             self.history.append(kind, raw, now, self.key)
         yield event, raw
+
+    def _forget(self, key: str, now: float) -> None:
+        """The stage was reset: what is over is not to be shown to anybody who comes later."""
+        self.steps.clear()
+        self.notes.clear()
+        self._ledger.forget(self.id)
+        self.history.forget(key, now)
 
     def _note(self, event: Json) -> None:
         """A request event: keep it with the number of the step whose doing it is, so that the step can be explained."""

@@ -16,6 +16,8 @@ one thing. `fold` changes the state it is given and returns it; take `copy.deepc
                  "counts": {"free", "cached_idle", "referenced", "total"}},
       "totals": {…},                                counters since the epoch began; see `empty_totals`
       "last_step": the last step event without its header | null
+      "marks": [{"step", "text"}, oldest first],    somebody's notes, the last MARKS_KEPT
+      "num_resets": how often the stage was reset in this epoch
     }
 
 A block's ref count is the number of block tables that hold it; how full it is follows from `num_computed_tokens`.
@@ -26,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from engine.events import FINISHED_KEPT
+from engine.events import FINISHED_KEPT, MARKS_KEPT
 
 State = dict[str, Any]
 Json = dict[str, Any]
@@ -73,6 +75,8 @@ def empty_state(config: Json) -> State:
         },
         "totals": empty_totals(),
         "last_step": None,
+        "marks": [],
+        "num_resets": 0,
     }
 
 
@@ -296,6 +300,15 @@ def _cache_reset(state: State, e: Json) -> None:
     blocks["victims"] = e["victims"]
 
 
+def _reset(state: State, e: Json) -> None:
+    _cache_reset(state, e)
+    state.update(requests={}, finished=[], marks=[], last_step=None, num_resets=state["num_resets"] + 1)
+
+
+def _mark(state: State, e: Json) -> None:
+    state["marks"] = [*state["marks"], {"step": state["step"], "text": e["text"]}][-MARKS_KEPT:]
+
+
 _APPLY: dict[str, Callable[[State, Json], None]] = {
     "arrived": _arrived,
     "admitted": _admitted,
@@ -308,4 +321,6 @@ _APPLY: dict[str, Callable[[State, Json], None]] = {
     "gate": _gate,
     "config": _config,
     "cache_reset": _cache_reset,
+    "reset": _reset,
+    "mark": _mark,
 }

@@ -11,7 +11,19 @@ from app.state import State
 from app.timings import app_share, partial_timings
 from app.wire import Json
 
-_MEMBERS = ("step", "config", "gate", "queues", "requests", "finished", "blocks", "totals", "last_step")
+_MEMBERS = (
+    "step",
+    "config",
+    "gate",
+    "queues",
+    "requests",
+    "finished",
+    "blocks",
+    "totals",
+    "last_step",
+    "marks",
+    "num_resets",
+)
 _FACTS = ("model", "draft", "device", "memory", "disabled", "simulated", "hash_salt", "redaction", "clock_unix_us")
 
 

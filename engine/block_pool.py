@@ -198,6 +198,15 @@ class BlockPool:
             self._forget(block)
         return len(cached)
 
+    def reset(self) -> int:
+        """Be as a new pool: no hash, and blocks are handed out in id order again. No block may be referenced.
+
+        Returns how many hashes were forgotten.
+        """
+        forgotten = self.reset_cache()
+        self._free = FreeQueue(self.blocks)
+        return forgotten
+
     def _forget(self, block: Block) -> None:
         assert block.block_hash is not None
         del self._by_hash[block.block_hash]

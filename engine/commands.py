@@ -62,6 +62,10 @@ class CommandReader:
                 return lambda core: core.configure(changes)
             case "reset_prefix_cache":
                 return lambda core: _done(core.reset_prefix_cache())
+            case "reset":
+                return lambda core: core.reset()
+            case "mark":
+                return lambda core: core.mark(body.get("text"))
             case "key":
                 return lambda core: core.reporter.key()
             case "shutdown":

@@ -17,6 +17,7 @@ from engine.emitter import Emitter
 from engine.errors import ConfigError
 from engine.gate import Gate
 from engine.gate_action import GateAction
+from engine.mark import check_mark
 from engine.reporter import Reporter, StepCost
 from engine.request import FinishReason, Request
 from engine.runner import Runner, ScheduledRow, SchedulerOutput
@@ -169,6 +170,20 @@ class EngineCore:
         num_blocks = self.scheduler.pool.reset_cache()
         self.reporter.cache_reset(num_blocks)
         return num_blocks
+
+    def mark(self, text: object) -> None:
+        """Put somebody's words into the stream, right after the last step. Raises RequestError."""
+        self.reporter.mark(check_mark(text))
+
+    def reset(self) -> None:
+        """The stage reset: end every request, empty the cache, forget what was. Knobs, gate and counters stay."""
+        for request in list(self.scheduler.requests.values()):
+            self.scheduler.finish(request, FinishReason.ABORT, "stage_reset", self.clock())
+        self._report_finished()
+        self.scheduler.pool.reset()
+        self.gate.hit = None  # the step it names is forgotten
+        self._report_gate()
+        self.reporter.reset()
 
     def _settle_gate(self, output: SchedulerOutput, finished: list[Request]) -> None:
         """After a step has been reported: count it, and close the gate if it hit a breakpoint or cannot be."""

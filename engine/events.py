@@ -21,6 +21,7 @@ from typing import Any
 
 SCHEMA_VERSION = 1
 FINISHED_KEPT = 32  # finished requests that the state keeps; both the engine and every fold apply it
+MARKS_KEPT = 64  # newest marks that the state keeps; both sides apply it too
 NUM_VICTIMS = 8  # next eviction candidates named by each step
 
 
@@ -396,6 +397,26 @@ class CacheReset(Event):
     num_blocks: int
     victims: list[int]
     kind: str = "cache_reset"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reset(Event):
+    """The stage reset: every request has ended (their events came before), and what is remembered of them is forgotten.
+
+    No block holds anything any more. Counters and step numbers go on, and so do the knobs.
+    """
+
+    victims: list[int]
+    kind: str = "reset"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark(Event):
+    """Somebody's note right after `step`: their words, shown to everybody."""
+
+    step: int
+    text: str
+    kind: str = "mark"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

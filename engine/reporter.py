@@ -200,6 +200,21 @@ class Reporter:
         self.record.victims = self._scheduler.pool.victims(events.NUM_VICTIMS)
         self._emitter.emit(events.CacheReset, num_blocks=num_blocks, victims=self.record.victims)
 
+    def mark(self, text: str) -> None:
+        step = self.record.totals.steps
+        self.record.marks.append({"step": step, "text": text})
+        self._emitter.emit(events.Mark, step=step, text=text)
+
+    def reset(self) -> None:
+        """Everything ended and the pool is empty: forget what is remembered of it."""
+        record = self.record
+        record.step = None
+        record.finished.clear()
+        record.marks.clear()
+        record.num_resets += 1
+        record.victims = self._scheduler.pool.victims(events.NUM_VICTIMS)
+        self._emitter.emit(events.Reset, victims=record.victims)
+
     def numbers(self, output: SchedulerOutput, finished: list[Request], timer: StepTimer) -> dict[str, float]:
         """This step's numbers, for conditions; one for each of condition.NUMBERS."""
         decode = sum(row.num_scheduled_tokens for row in output.rows if row.is_decode)

@@ -48,6 +48,8 @@ class Record:
     victims: list[int] = field(default_factory=list)
     reasons: dict[str, events.WaitReason] = field(default_factory=dict)  # of waiting requests
     finished: deque[Request] = field(default_factory=lambda: deque(maxlen=events.FINISHED_KEPT))
+    marks: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=events.MARKS_KEPT))
+    num_resets: int = 0
 
 
 def engine_state(scheduler: Scheduler, gate: Gate, record: Record) -> dict[str, Any]:
@@ -76,6 +78,8 @@ def engine_state(scheduler: Scheduler, gate: Gate, record: Record) -> dict[str, 
         },
         "totals": dataclasses.asdict(record.totals),
         "last_step": _step_body(record.step),
+        "marks": list(record.marks),
+        "num_resets": record.num_resets,
     }
 
 

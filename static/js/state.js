@@ -10,6 +10,8 @@
 
 /** Finished requests that the state keeps; the engine and every fold apply the same number. */
 export const FINISHED_KEPT = 32;
+/** Newest marks that the state keeps; the same of them. */
+export const MARKS_KEPT = 64;
 
 const HEADER = new Set(["kind", "engine", "epoch", "seq", "t"]);
 
@@ -56,6 +58,8 @@ export function emptyState(config) {
     },
     totals: emptyTotals(),
     last_step: null,
+    marks: [],
+    num_resets: 0,
   };
 }
 
@@ -278,6 +282,15 @@ function cacheReset(state, e) {
   blocks.victims = e.victims;
 }
 
+function reset(state, e) {
+  cacheReset(state, e);
+  Object.assign(state, { requests: {}, finished: [], marks: [], last_step: null, num_resets: state.num_resets + 1 });
+}
+
+function mark(state, e) {
+  state.marks = [...state.marks, { step: state.step, text: e.text }].slice(-MARKS_KEPT);
+}
+
 const APPLY = new Map([
   ["arrived", arrived],
   ["admitted", admitted],
@@ -290,4 +303,6 @@ const APPLY = new Map([
   ["gate", gate],
   ["config", config],
   ["cache_reset", cacheReset],
+  ["reset", reset],
+  ["mark", mark],
 ]);

@@ -255,13 +255,13 @@ def test_an_engine_that_dialled_in_cannot_be_restarted_from_here(engine: FakeEng
 
 
 @pytest.mark.parametrize(
-    "body", [{}, {"action": "explode"}, {"action": "reset"}, {"action": "restart", "force": "yes"}]
+    "body", [{}, {"action": "explode"}, {"action": "reset", "force": 1}, {"action": "restart", "force": "yes"}]
 )
 def test_a_bad_engine_action_is_400(engine: FakeEngine, client: httpx.Client, body: Json) -> None:
     assert client.post("/api/engine", json=body).status_code == 400
 
 
-@pytest.mark.parametrize("path", ["/api/gate", "/api/engine"])
+@pytest.mark.parametrize("path", ["/api/gate", "/api/engine", "/api/marks"])
 @pytest.mark.parametrize("raw", [b"", b"[]", b"\xff", b"{"])
 def test_a_body_that_is_no_object_is_400(engine: FakeEngine, client: httpx.Client, path: str, raw: bytes) -> None:
     assert client.post(path, content=raw).status_code == 400

@@ -178,6 +178,22 @@ def test_a_cache_reset_is_told():
     assert reply.ok
 
 
+def test_a_mark_is_told_with_the_step_it_stands_after():
+    door = Door()
+    door.send(SUBMIT)
+    door.engine.step()
+    told, reply = door.send({"cmd": "mark", "cmd_id": "c1", "text": "  look\n here "})
+    assert (told.kind, told.step, told.text) == ("mark", 1, "look here")
+    assert reply.ok
+    door.engine.check()
+
+
+@pytest.mark.parametrize("text", [None, 7, "", " \n\x07", "x" * 201, "\ud800"])
+def test_a_mark_without_fitting_words_is_refused_by_name(text):
+    (reply,) = Door().send({"cmd": "mark", "cmd_id": "c1", "text": text})
+    assert reply.error.startswith("text ")
+
+
 def test_shutdown_stops_the_loop():
     door = Door()
     door.send(SUBMIT)

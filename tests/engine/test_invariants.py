@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from engine import events
 from engine.config import CHOICES
-from engine.errors import ConfigError
+from engine.errors import ConfigError, RequestError
 from engine.request import FinishReason, Request, RequestStatus
 from engine.scripted import EOS
 from tests.engine.harness import Harness, letters
@@ -146,6 +146,16 @@ class EngineMachine(RuleBasedStateMachine):
     @rule()
     def reset_prefix_cache(self):
         self.engine.core.reset_prefix_cache()
+
+    @rule(text=st.text(min_size=1, max_size=5).filter(str.strip))
+    def mark(self, text):
+        with contextlib.suppress(RequestError):
+            self.engine.core.mark(text)
+
+    @rule()
+    def reset(self):
+        self.engine.core.reset()
+        assert self.engine.scheduler.pool.counts().free == self.engine.config.num_blocks
 
     @rule(steps=st.integers(1, 3))
     def hold_and_step(self, steps):
