@@ -16,6 +16,7 @@ from starlette.responses import RedirectResponse, Response
 from app import api
 from app.bodies import Submission
 from app.conversations import Conversation, Conversations
+from app.embed import asked_panels, present_alone
 from app.examples import EXAMPLES
 from app.forms import MAX_COPIES, PromptForm, prompt_form, read_fields, whole_number
 from app.hub import Hub
@@ -35,10 +36,11 @@ def _render(request: Request, name: str, context: Mapping[str, Any], status: int
 
 
 async def index(request: Request) -> Response:
-    """GET /: everything that is known now, before any script runs."""
+    """GET /: everything that is known now, before any script runs; `?panel=kv,slots` shows these panels alone."""
     hub: Hub = request.state.hub
     record = next(iter(hub.engines.values()), None)
     owner = owner_of(request)
+    only = asked_panels(request.query_params.get("panel"))
     entries = [entry for entry in hub.ledger.entries.values() if entry.arrived is not None]
     context = {
         "hub": hub.id,
@@ -48,8 +50,13 @@ async def index(request: Request) -> Response:
         "examples": EXAMPLES,
         "max_copies": MAX_COPIES,
         "share_text": hub.settings.share_text.value,
+        "only": only,
+        "presenter": "present" in request.query_params,
     }
-    return _render(request, "index.html", context)
+    page = _render(request, "index.html", context)
+    if only:
+        present_alone(only, page)
+    return page
 
 
 async def request_page(request: Request) -> Response:

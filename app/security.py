@@ -28,6 +28,8 @@ CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+# For views that others may frame (app/embed.py): nothing in them is sent anywhere by a form.
+FRAMED_CSP = CSP.replace("form-action 'self'", "form-action 'none'").removesuffix("; frame-ancestors 'none'")
 HEADERS = {
     "Content-Security-Policy": CSP,
     "X-Content-Type-Options": "nosniff",
@@ -36,6 +38,8 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+_FRAMED_HEADERS = {name: value for name, value in HEADERS.items() if name != "X-Frame-Options"}
+_FRAMED_HEADERS["Content-Security-Policy"] = FRAMED_CSP
 
 
 def bearer_matches(connection: HTTPConnection, token: str) -> bool:
@@ -148,7 +152,7 @@ def _marking(send: Send, new_cookie: str | None) -> Send:
     async def send_marked(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
-            headers.update(HEADERS)
+            headers.update(HEADERS if headers.get("Content-Security-Policy") != FRAMED_CSP else _FRAMED_HEADERS)
             headers.setdefault("Cache-Control", "no-store")
             if new_cookie is not None:
                 attributes = f"Path=/; HttpOnly; SameSite=Strict; Max-Age={COOKIE_AGE_S}"

@@ -64,6 +64,24 @@ export async function restartEngine(button) {
   button.disabled = false;
 }
 
+/** @returns {Promise<string>} why it was not done, or "" */
+export async function resetStage() {
+  return (await ask("/api/engine", { method: "POST", body: JSON.stringify({ action: "reset", force: true }) })).message;
+}
+
+/** Words at this step, for everybody. @param {string} text @returns {Promise<string>} why not, or "" */
+export async function setMark(text) {
+  return (await ask("/api/marks", { method: "POST", body: JSON.stringify({ text }) })).message;
+}
+
+/** Have the browser download what the server remembers of an engine. @param {string} engine */
+export function exportRecording(engine) {
+  const link = document.createElement("a");
+  link.href = `/api/recording?engine=${encodeURIComponent(engine)}`;
+  link.download = "";
+  link.click();
+}
+
 /** @param {string} id */
 export function cancelRequest(id) {
   return askAloud(`/api/requests/${encodeURIComponent(id)}`, { method: "DELETE" });

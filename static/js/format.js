@@ -88,6 +88,7 @@ const DETAIL_WORDS = {
   stop_string: "stop string",
   stop_token: "stop token",
   kv_capacity: "outgrew the KV pool",
+  stage_reset: "the stage was reset",
 };
 /** Details that say no more than the reason does, and those that say it too. */
 const PLAIN_DETAILS = new Set(["eos", "max_tokens"]);

@@ -3,9 +3,10 @@
  * axis, an explanation when there is no data, and a table twin beside the canvas.
  *
  * A panel is {draw(g, size, view), hit?(x, y, view, size), hint?(hit, view), empty(view), summary(view), twin(view)}:
- * `g` is scaled to CSS pixels; `hit` returns {choice, …} or null; `empty` returns why there is nothing, or null.
+ * `g` is scaled to CSS pixels, or to larger ones in presenter mode (`size.zoom` CSS pixels each); `hit` returns {choice, …} or null; `empty` returns why there is nothing, or null.
  */
 
+import { canvasZoom } from "./presenter.js";
 import { renderTable } from "./table.js";
 
 /** A polite summary for screen readers, at most this often. */
@@ -24,7 +25,7 @@ export function mountPanel(id, panel, page, { timed = false } = {}) {
   const twin = root.querySelector("details.twin");
   const empty = root.querySelector(".empty");
   const g = canvas.getContext("2d", { alpha: false });
-  const size = { width: 0, height: 0, scale: 1 };
+  const size = { width: 0, height: 0, scale: 1, zoom: 1 };
   let summarised = -Infinity;
 
   const mounted = {
@@ -70,11 +71,14 @@ function watchSize(canvas, size, loop) {
   const measure = () => {
     const box = canvas.getBoundingClientRect();
     const scale = window.devicePixelRatio || 1;
-    Object.assign(size, { width: Math.floor(box.width), height: Math.floor(box.height), scale });
-    canvas.width = Math.round(size.width * scale);
-    canvas.height = Math.round(size.height * scale);
+    const zoom = canvasZoom();
+    const [width, height] = [Math.floor(box.width), Math.floor(box.height)];
+    Object.assign(size, { width: width / zoom, height: height / zoom, scale: scale * zoom, zoom });
+    canvas.width = Math.round(width * scale);
+    canvas.height = Math.round(height * scale);
     loop.invalidate();
   };
+  window.addEventListener("resize", measure);
   new ResizeObserver(measure).observe(canvas);
   measure();
 }
@@ -83,7 +87,7 @@ function watchPointer(canvas, panel, page, size, timed) {
   let press = /** @type {{x: number, dragged: boolean} | null} */ (null);
   const at = (event) => {
     const box = canvas.getBoundingClientRect();
-    return [event.clientX - box.left, event.clientY - box.top];
+    return [(event.clientX - box.left) / size.zoom, (event.clientY - box.top) / size.zoom];
   };
   canvas.addEventListener("pointermove", (event) => {
     if (press && timed && panTo(event)) return;
@@ -108,11 +112,11 @@ function watchPointer(canvas, panel, page, size, timed) {
     else if (hit?.act) hit.act();
     else page.selection.clear();
   });
-  if (timed) watchWheel(canvas, panel, page, at);
+  if (timed) watchWheel(canvas, panel, page, size, at);
 
   function panTo(event) {
     if (!press.dragged && Math.abs(event.clientX - press.x) < DRAG_PX) return false;
-    page.axis.pan((press.x - event.clientX) / page.axis.px, page.view().last);
+    page.axis.pan((press.x - event.clientX) / size.zoom / page.axis.px, page.view().last);
     press = { x: event.clientX, dragged: true };
     page.onPan();
     return true;
@@ -120,15 +124,15 @@ function watchPointer(canvas, panel, page, size, timed) {
 }
 
 /** The wheel zooms only with Ctrl, and pans only sideways; else the page scrolls as everywhere. */
-function watchWheel(canvas, panel, page, at) {
+function watchWheel(canvas, panel, page, size, at) {
   canvas.addEventListener(
     "wheel",
     (event) => {
       const sideways = event.shiftKey ? event.deltaY || event.deltaX : event.deltaX;
-      const plot = { left: 0, right: canvas.clientWidth - (panel.gutter ?? 0) };
+      const plot = { left: 0, right: size.width - (panel.gutter ?? 0) };
       if (event.ctrlKey) page.axis.zoom(event.deltaY < 0 ? 1.25 : 0.8, at(event)[0], plot, page.view().last);
       else if (event.shiftKey || Math.abs(sideways) > Math.abs(event.deltaY)) {
-        page.axis.pan(sideways / page.axis.px, page.view().last);
+        page.axis.pan(sideways / size.zoom / page.axis.px, page.view().last);
       } else return;
       event.preventDefault();
       page.onPan();

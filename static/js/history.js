@@ -20,6 +20,7 @@ const KEPT = STEPS_KEPT + 2 * KEY_EVERY;
 const SAMPLES_KEPT = 5000;
 const PREEMPTIONS_KEPT = 1000;
 const GAPS_KEPT = 200;
+const MARKS_KEPT = 200;
 
 export function createHistory() {
   return {
@@ -36,6 +37,9 @@ export function createHistory() {
     finished: [],
     /** @type {Array<Json>} newest first */
     preemptions: [],
+    /** @type {Array<{epoch: string, at: number, step: number, text: string}>} somebody's notes, oldest first; `at` is a boundary */
+    marks: [],
+    resets: /** @type {number | null} */ (null), // of the stage, in this epoch; null until its state is known
     /** @type {Array<{from: number, to: number}>} columns whose events never reached us, both inclusive */
     gaps: [],
     /** @type {Array<{id: string, at: number, base: number}>} boundaries where a new engine began */
@@ -49,9 +53,11 @@ export function createHistory() {
 
 /** @param {ReturnType<typeof createHistory>} history */
 export function remember(history, event, state) {
-  if (event.kind === "hello") beginEpoch(history, event.epoch);
-  if (event.kind === "key") return joinKey(history, event, state);
+  if (event.kind === "hello" || event.kind === "key") beginEpoch(history, event.epoch);
+  if (state) noticeReset(history, state);
+  if (event.kind === "key") return joinKey(history, state);
   if (state === null) return undefined;
+  if (event.kind === "mark") return noteMarks(history, state);
   if (event.kind === "step") return rememberStep(history, event, state);
   if (event.kind === "request") return rememberRequest(history, event, state);
   if (event.kind === "bye") endAll(history);
@@ -111,7 +117,7 @@ export function forgetBefore(history, column) {
 function beginEpoch(history, epoch) {
   if (history.epoch === epoch) return;
   const first = history.epoch === null;
-  history.epoch = epoch;
+  Object.assign(history, { epoch, resets: null });
   if (first) {
     history.epochs.push({ id: epoch, at: -Infinity, base: history.base });
     return;
@@ -128,8 +134,25 @@ function endAll(history) {
   for (const lane of history.lanes.values()) if (!lane.end) endLane(history, lane, history.last + 1, "error", "engine lost");
 }
 
-function joinKey(history, event, state) {
-  beginEpoch(history, event.epoch);
+/** The stage was reset: nothing of what was is to be seen any more. The axis goes on. */
+function noticeReset(history, state) {
+  const known = history.resets;
+  history.resets = state.num_resets;
+  if (known === null || known === state.num_resets) return;
+  for (const each of [history.steps, history.notes, history.lanes, history.owners]) each.clear();
+  Object.assign(history, { finished: [], preemptions: [], marks: [], gaps: [], rowFree: [] });
+  history.epochs = history.epochs.slice(-1);
+}
+
+/** The state keeps this epoch's newest; earlier epochs' are kept here. */
+function noteMarks(history, { marks }) {
+  const earlier = history.marks.filter(({ epoch }) => epoch !== history.epoch);
+  const now = marks.map(({ step, text }) => ({ epoch: history.epoch, at: history.base + step + 1, step, text }));
+  history.marks = [...earlier, ...now].slice(-MARKS_KEPT);
+}
+
+function joinKey(history, state) {
+  noteMarks(history, state);
   const now = history.base + state.step;
   if (history.steps.size && now > history.last) history.gaps.push({ from: history.last + 1, to: now });
   if (history.gaps.length > GAPS_KEPT) history.gaps.shift();

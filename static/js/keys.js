@@ -1,7 +1,10 @@
-/** Keys, never inside inputs: Space pause view, L live, ←/→ step, , . events, digits panels, T theme, G and S gate, Esc, ?. */
+/**
+ * Keys, never inside inputs. The view: Space holds it, L live, ←/→ step, , . events, / find, Esc clears the choice, digits
+ * go to panels. Its look: T theme, P presenter, F full screen, C colour by request. The engine: G gate, S step, M mark.
+ * E exports, ? helps. What `does` lacks, a key does not do.
+ */
 
-/** @param {{toggleHold: () => void, live: () => void, walk: (by: number) => void, jump: (by: 1 | -1) => void, theme: () => void,
- *           gate: () => void, step: () => void, clear: () => void, help: () => void}} does */
+/** @param {Object<string, any>} does */
 export function mountKeys(does) {
   const panels = [...document.querySelectorAll("[data-key]")];
   document.addEventListener("keydown", (event) => {
@@ -14,9 +17,15 @@ export function mountKeys(does) {
       ArrowRight: () => does.walk(event.shiftKey ? 10 : 1),
       ",": () => does.jump(-1),
       ".": () => does.jump(1),
+      "/": does.find,
       t: does.theme,
+      p: does.present,
+      f: does.full,
+      c: does.owner,
       g: does.gate,
       s: does.step,
+      m: does.mark,
+      e: does.export,
       Escape: does.clear,
       "?": does.help,
     }[key];

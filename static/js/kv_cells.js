@@ -3,6 +3,7 @@
  * frame costs as much as its changes, however large the pool is.
  */
 
+import { ownerHue } from "./owners.js";
 import { createPixels, mix } from "./pixels.js";
 
 const LARGEST = 48; // CSS pixels of a cell's pitch
@@ -78,13 +79,14 @@ function marksOf({ state, lit }) {
 }
 
 /** What one cell shows; heights in device pixels. */
-function cellOf(id, content, { state, lit }, marks, inner) {
+function cellOf(id, content, { byOwner, state, lit }, marks, inner) {
   const size = state.blocks.block_size;
   const held = content.get(id);
   return {
     kind: held ? HELD : state.blocks.hashes[id] !== null ? CACHED : FREE,
     full: held ? Math.round((inner * held.tokens) / size) : 0,
     prompt: held ? Math.round((inner * held.prompt) / size) : 0,
+    owner: held && byOwner ? ownerHue(held.owners[0]) + 1 : 0,
     shared: held !== undefined && held.owners.length > 1,
     dim: lit.any && !lit.blocks.has(id),
     next: marks.next.get(id) ?? 0,
@@ -93,9 +95,9 @@ function cellOf(id, content, { state, lit }, marks, inner) {
   };
 }
 
-function signatureOf({ kind, full, prompt, shared, dim, next, evicted, written }) {
+function signatureOf({ kind, full, prompt, owner, shared, dim, next, evicted, written }) {
   const flags = kind + 3 * (next + 3 * (written + 3 * (Number(shared) + 2 * Number(dim) + 4 * Number(evicted))));
-  return flags + 1024 * (full + 512 * prompt);
+  return flags + 1024 * (full + 512 * (prompt + 512 * owner));
 }
 
 /** The colours of lit and of dimmed cells. */
@@ -131,17 +133,20 @@ function paint(pixels, grid, id, cell, inks, scale) {
 }
 
 /** A cell too small for patterns: one colour, that of most of what it holds. */
-function tinyInk({ kind, full, prompt }, ink) {
+function tinyInk({ kind, full, owner, prompt }, ink) {
+  if (owner) return ink[`owner${owner - 1}`];
   if (kind === HELD) return full > 2 * prompt ? ink.decode : ink.prefill;
   return kind === CACHED ? ink.cached : ink.free;
 }
 
-/** Filled from the bottom: prompt tokens first, generated ones above. */
-function paintHeld(pixels, x, y, side, { full, prompt, shared }, ink, line) {
+/** Filled from the bottom: prompt tokens first, generated ones above; by owner in one hue, solid and dotted. */
+function paintHeld(pixels, x, y, side, { full, owner, prompt, shared }, ink, line) {
   const inner = side - 2 * line;
   const bottom = y + line + inner;
-  pixels.rect(x + line, bottom - prompt, inner, prompt, ink.prefill);
-  pixels.rect(x + line, bottom - full, inner, full - prompt, ink.decode);
+  const hue = owner ? ink[`owner${owner - 1}`] : null;
+  pixels.rect(x + line, bottom - prompt, inner, prompt, hue ?? ink.prefill);
+  if (hue) pixels.dots(x + line, bottom - full, inner, full - prompt, hue, 2 * line);
+  else pixels.rect(x + line, bottom - full, inner, full - prompt, ink.decode);
   if (shared) pixels.outline(x, y, side, side, ink.cached, 2 * line);
-  else pixels.outline(x, y, side, side, prompt < full ? ink.decode : ink.prefill, line);
+  else pixels.outline(x, y, side, side, hue ?? (prompt < full ? ink.decode : ink.prefill), line);
 }

@@ -3,10 +3,15 @@
  */
 
 import { createAxis } from "./axis.js";
-import { mountControls, moveGate, say } from "./controls.js";
+import { exportRecording, mountControls, moveGate, say, setMark } from "./controls.js";
+import { mountEmbed } from "./embed.js";
+import { findIn } from "./find.js";
 import { mountPanel } from "./frame.js";
 import { epochAt } from "./history.js";
 import { mountKeys } from "./keys.js";
+import { mountLine } from "./lines.js";
+import { mountMenu } from "./menu.js";
+import { mountOwners } from "./owners.js";
 import { readPalette } from "./palette.js";
 import { mountPermalink } from "./permalink.js";
 import { anatomy } from "./panels/anatomy.js";
@@ -21,14 +26,16 @@ import { latency } from "./panels/latency.js";
 import { memory } from "./panels/memory.js";
 import { mountPrompts } from "./panels/prompts.js";
 import { mountQueue } from "./panels/queue.js";
+import { mountReset } from "./panels/reset.js";
 import { roofline } from "./panels/roofline.js";
 import { mountScrubber } from "./panels/scrubber.js";
 import { mountSelf } from "./panels/self.js";
 import { slots } from "./panels/slots.js";
 import { timeline } from "./panels/timeline.js";
 import { mountWorksheet } from "./panels/worksheet.js";
+import { canvasZoom, mountPresenter, toggleFullScreen } from "./presenter.js";
 import { createLoop } from "./render.js";
-import { createSelection, lit } from "./selection.js";
+import { createSelection, lit, same } from "./selection.js";
 import { connect } from "./socket.js";
 import { createStore } from "./store.js";
 import { mountTheme } from "./theme.js";
@@ -37,6 +44,7 @@ import { createTravel } from "./travel.js";
 import { createWatch } from "./watch.js";
 
 document.documentElement.dataset.js = "on";
+const embedded = mountEmbed();
 
 const store = createStore();
 store.hub = document.body.dataset.hub ?? null;
@@ -52,7 +60,7 @@ const theme = mountTheme(() => {
 
 /** What panels draw, looked up once per frame. */
 function view() {
-  palette ??= readPalette();
+  palette ??= readPalette(canvasZoom() * (window.devicePixelRatio || 1));
   const { engine } = store;
   const state = store.shown;
   const choice = selection.choice;
@@ -72,6 +80,7 @@ function view() {
     why: whyNothing(engine),
     axis,
     palette,
+    byOwner: owners.on,
     choice,
     lit: lit(choice, state, engine?.history),
     page,
@@ -120,6 +129,10 @@ mountWorksheet(page);
 mountKvSum(page);
 mountIntensity(page);
 mountControls(page);
+mountReset(page);
+const menu = mountMenu();
+const owners = mountOwners(page, menu.button("owner"));
+const presenter = mountPresenter(menu.button("present"));
 
 mountPermalink({ ...page, travel, say });
 
@@ -131,7 +144,7 @@ selection.subscribe((choice) => {
 
 /** The widest picture with a time axis. */
 function slotsPlot() {
-  return { left: 0, right: document.querySelector("#panel-slots canvas").clientWidth - slots.gutter };
+  return { left: 0, right: document.querySelector("#panel-slots canvas").clientWidth / canvasZoom() - slots.gutter };
 }
 
 function holdView() {
@@ -153,7 +166,21 @@ function move(action) {
   moveGate(action);
 }
 
+function find(text) {
+  const { choice, why } = findIn(text, view());
+  if (choice && !same(selection.choice, choice)) selection.set(choice);
+  return why ?? "";
+}
+
+function exportNow() {
+  if (store.engine?.state) exportRecording(store.engine.id);
+  else say("There is nothing to export yet: no engine has said anything.");
+}
+
 const help = document.getElementById("help");
+const stage = { present: presenter.toggle, full: toggleFullScreen, owner: owners.toggle, find: mountLine("find", find) };
+const controls = { mark: mountLine("mark", setMark), export: exportNow };
+menu.mount({ ...stage, ...controls });
 document.getElementById("live").addEventListener("click", goLive);
 document.getElementById("theme").addEventListener("click", theme.toggle);
 document.getElementById("help-open").addEventListener("click", () => help.showModal());
@@ -163,19 +190,22 @@ mountKeys({
   walk: travel.walk,
   jump: scrubber.jump,
   theme: theme.toggle,
-  gate: () => move(store.engine?.state?.gate.state === "paused" ? "run" : "pause"),
-  step: () => move("step"),
   clear: () => selection.clear(),
-  help: () => help.showModal(),
+  ...stage,
+  ...(embedded ? {} : controls),
+  gate: embedded ? null : () => move(store.engine?.state?.gate.state === "paused" ? "run" : "pause"),
+  step: embedded ? null : () => move("step"),
+  help: embedded ? null : () => help.showModal(),
 });
 
 connect({
   frame(frame) {
-    if (store.hub !== null && frame.hub !== store.hub) startAnew();
-    const before = { epoch: store.engine?.epoch ?? null, gap: store.engine?.history.gaps.at(-1) };
+    if (store.hub !== null && frame.hub !== store.hub) startAnew("The server was started anew; what the old one said is gone.");
+    const before = { epoch: store.engine?.epoch ?? null, gap: store.engine?.history.gaps.at(-1), resets: store.engine?.history.resets };
     const follows = store.apply(frame);
     const { engine } = store;
     watch.take(frame, engine);
+    if (engine?.state && engine.epoch === before.epoch && engine.history.resets !== before.resets) startAnew("The stage was reset.");
     const gap = engine?.history.gaps.at(-1);
     if (engine?.state && engine.epoch !== before.epoch) travel.fill(engine);
     else if (engine?.state && gap !== before.gap) travel.fill(engine, Math.max(0, gap.from - 1 - engine.history.base));
@@ -192,12 +222,12 @@ connect({
   },
 });
 
-/** Another server answers, and numbers its requests anew: what is on the page was said by the old one. */
-function startAnew() {
+/** What is on the page is over: another server answers, and numbers its requests anew; or the stage was reset. */
+function startAnew(why) {
   prompts.reset();
   selection.clear();
   goLive();
-  say("The server was started anew; what the old one said is gone.");
+  say(why);
 }
 
 function momentOf({ store, column, base, last }) {
@@ -221,6 +251,7 @@ window.stepscope = Object.freeze({
   moment: () => momentOf(view()),
   tape: () => ({ ...store.engine?.tape.size }),
   gaps: () => structuredClone(store.engine?.history.gaps ?? []),
+  marks: () => structuredClone(store.engine?.history.marks ?? []),
   kvCells,
   cost: () => structuredClone(loop.cost),
 });

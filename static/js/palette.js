@@ -3,6 +3,8 @@
  * Hue is phase; every state is also a pattern, so the page reads in greyscale.
  */
 
+import { OWNER_HUES } from "./owners.js";
+
 const NAMES = ["prefill", "decode", "cached", "fault", "idle", "fg", "muted", "line", "well", "surface"];
 
 /** @returns {Palette} */
@@ -12,14 +14,16 @@ export function readPalette(scale = window.devicePixelRatio || 1) {
   const colour = {};
   for (const name of NAMES) colour[name] = style.getPropertyValue(`--${name}`).trim();
   colour.onAccent = style.getPropertyValue("--on-accent").trim();
+  const owners = Array.from({ length: OWNER_HUES }, (_, i) => style.getPropertyValue(`--owner-${i + 1}`).trim());
   const phases = {};
   for (const name of PHASES) phases[name] = style.getPropertyValue(`--phase-${name}`).trim();
   return {
     ...colour,
     phases,
-    rgba: Object.fromEntries(NAMES.map((name) => [name, packed(colour[name])])),
+    owners,
+    rgba: { ...Object.fromEntries(NAMES.map((name) => [name, packed(colour[name])])), ...Object.fromEntries(owners.map((hex, i) => [`owner${i}`, packed(hex)])) },
     font: `${style.getPropertyValue("--canvas-size").trim()} ${style.getPropertyValue("--sans").trim()}`,
-    smallFont: `9px ${style.getPropertyValue("--sans").trim()}`,
+    smallFont: `${style.getPropertyValue("--canvas-small").trim()} ${style.getPropertyValue("--sans").trim()}`,
     hatch: {
       cached: pattern(colour.cached, scale, "diagonal"),
       fault: pattern(colour.fault, scale, "cross"),

@@ -35,6 +35,16 @@ export function createPixels() {
         for (let at = x; at < x + width; at += 1) if ((at + row) % period < on) words[row * stride + at] = colour;
       }
     },
+    /** Square dots of `size` pixels, as far apart, every other row shifted. */
+    dots(x, y, width, height, colour, size) {
+      const stride = image.width;
+      for (let row = 0; row < height; row += 1) {
+        const line = Math.floor(row / size);
+        if (line % 2) continue;
+        const shift = line % 4 ? size : 0;
+        for (let at = 0; at < width; at += 1) if ((at + shift) % (2 * size) < size) words[(y + row) * stride + x + at] = colour;
+      }
+    },
     /** A right triangle in a corner: "tl" or "tr". */
     corner(x, y, size, side, reach, colour) {
       for (let row = 0; row < reach; row += 1) {

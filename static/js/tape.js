@@ -31,7 +31,7 @@ export const STEPS_KEPT = 20_000;
 export const KEY_EVERY = 256;
 const MAX_BYTES = 128 * 2 ** 20;
 /** Events that the reducer passes over, and that come even when nothing happens. */
-const IDLE = new Set(["beat", "load", "mark"]);
+const IDLE = new Set(["beat", "load"]);
 /** What the engine says of a step after the step itself. */
 const AFTERMATH = new Set(["first_token", "finished"]);
 
@@ -54,6 +54,13 @@ export function createTape({ steps: maxSteps = STEPS_KEPT, bytes: maxBytes = MAX
     }
   }
 
+  /** The stage was reset: what was is not shown again. @param {number} floor */
+  function clear(floor) {
+    segments = [];
+    cursor = null;
+    Object.assign(size, { steps: 0, bytes: 0, floor });
+  }
+
   function begin(segment) {
     if (segments.at(-1)?.events.length === 0) count(segments.pop(), -1);
     segments.push(segment);
@@ -68,8 +75,10 @@ export function createTape({ steps: maxSteps = STEPS_KEPT, bytes: maxBytes = MAX
      * @param {Json} event @param {Json} state as it is after the event @param {number} base column of step 0
      */
     take(event, state, base) {
+      const reset = segments.at(-1)?.epoch === event.epoch && segments.at(-1).state.num_resets !== state.num_resets;
+      if (reset) clear(base + state.step);
       const last = segments.at(-1);
-      if (event.kind === "hello" || event.kind === "key") begin(segmentOf(event, copyState(state), base, false));
+      if (reset || event.kind === "hello" || event.kind === "key") begin(segmentOf(event, copyState(state), base, false));
       else if (last) {
         count(last, -1);
         extend(last, event);

@@ -2,7 +2,7 @@
  * Time travel: which moment the page shows, and the ways to another one: a step back or forth, a place on the axis,
  * the next or previous event of a kind. What the tape of this page does not hold is asked of the server once.
  *
- * @typedef {"preempted" | "finished" | "slow"} Kind what to jump to
+ * @typedef {"preempted" | "finished" | "slow" | "mark"} Kind what to jump to
  */
 
 import { olderSteps, say } from "./controls.js";
@@ -89,7 +89,7 @@ export function createTravel({ store, selection, axis, loop, plot }) {
       const from = store.held?.visited ? store.held.column : history.last + 1;
       const column = findEvent(history, kind, from, by);
       if (column === null) say(`No ${by < 0 ? "earlier" : "later"} ${KIND_WORDS[kind]} is known to this page.`);
-      else show(column, kind === "finished");
+      else show(column, kind === "finished" || kind === "mark");
     },
     /** The axis was moved by hand: the moment shown stays in the picture. */
     panned() {
@@ -144,7 +144,7 @@ function knownStep(history, column, direction) {
 
 // -- events --------------------------------------------------------------------------------------
 
-const KIND_WORDS = { preempted: "preemption", finished: "end of a request", slow: "slow step" };
+const KIND_WORDS = { preempted: "preemption", finished: "end of a request", slow: "slow step", mark: "mark" };
 
 /** The column of the next event of a kind, beyond `from`. @param {Kind} kind @returns {number | null} */
 export function findEvent(history, kind, from, by) {
@@ -152,9 +152,15 @@ export function findEvent(history, kind, from, by) {
   const oldest = oldestColumn(history);
   for (let column = from + by; column >= oldest && column <= history.last; column += by) {
     const step = history.steps.get(column);
-    if (step && (kind === "slow" ? step.wall_us > limit : history.notes.get(column)?.[kind].length)) return column;
+    if (step && isEvent(history, kind, column, step, limit)) return column;
   }
   return null;
+}
+
+function isEvent({ marks, notes }, kind, column, step, slow) {
+  if (kind === "slow") return step.wall_us > slow;
+  if (kind === "mark") return marks.some(({ at }) => at === column + 1);
+  return notes.get(column)?.[kind].length > 0;
 }
 
 /** From when on a step is slow; a hand on the gate makes none so. */

@@ -6,23 +6,25 @@
  */
 
 import { count, endedWords, duration, NONE, plural, requestName } from "../format.js";
+import { drawFlags } from "../flags.js";
 import { lastSteps } from "../history.js";
 import { drawAhead, drawBreaks, drawChosenColumn, drawTicks, endCap, outputShare } from "../marks.js";
+import { collect, drawMarks, newMarks } from "../slot_marks.js";
 
 const LEFT = 24;
 export const GUTTER = 94;
 const BUDGET = 30;
 const GAP = 8;
 const TICKS = 15;
-/** How strong a mark is that is not lit while something else is. */
-const DIM = 0.25;
 
 export const slots = {
   gutter: GUTTER,
 
   empty(view) {
     if (!view.state) return view.why;
-    return view.history.steps.size ? null : "No step has run yet. Send a prompt and the first column appears.";
+    if (view.history.steps.size) return null;
+    if (view.state.step && !view.state.last_step) return "The stage was reset. Send a prompt and the next column appears.";
+    return "No step has run yet. Send a prompt and the first column appears.";
   },
 
   draw(g, size, view) {
@@ -34,6 +36,7 @@ export const slots = {
     drawRows(g, plot, lines, view);
     drawColumns(g, plot, lines, view);
     drawEnds(g, plot, lines, view);
+    drawFlags(g, plot, 0, lines.bottom, view);
     drawAhead(g, plot, 0, lines.bottom, view);
     drawBreaks(g, plot, 0, lines.bottom, view);
     drawChosenColumn(g, plot, 0, lines.bottom, view);
@@ -70,7 +73,7 @@ export const slots = {
 
   twin(view) {
     return {
-      columns: ["step", "prefill tok", "decode tok", "budget", "busy slots", "rows", "guesses right", "ended because"],
+      columns: ["step", "prefill tok", "decode tok", "budget", "busy slots", "rows", "guesses right", "ended because", "marks after it"],
       rows: lastSteps(view.history, view.column, 40).map(([column, step]) => ({
         choice: { kind: "step", column },
         cells: [
@@ -82,6 +85,7 @@ export const slots = {
           step.rows.map((row) => `${row.slot}:${requestName(row.request)} ${row.phase} ${row.scheduled}`).join(", "),
           guessShare(step.rows),
           endedWords(step.ended_by),
+          marksAfter(column, view),
         ],
       })),
     };
@@ -92,6 +96,10 @@ export const slots = {
 function rowWords(row) {
   if (!row.drafted) return `${row.phase} of ${plural(row.scheduled, "token")}`;
   return `decode, ${count(row.accepted)} of ${plural(row.drafted, "guess", "guesses")} right: ${plural(row.out, "token")} written`;
+}
+
+function marksAfter(column, { history, until }) {
+  return history.marks.filter(({ at }) => at === column + 1 && at <= until).map(({ text }) => text).join(" · ");
 }
 
 /** "12/20", over a step's rows. */
@@ -144,7 +152,7 @@ function drawColumns(g, plot, lines, view) {
     const step = history.steps.get(column);
     if (!step) continue;
     const x = axis.x(column, plot);
-    drawBudget(g, x, axis.px, step, view.palette);
+    drawBudget(g, x, axis.px, step, view);
     collect(marks, x, lines, step, view);
   }
   drawMarks(g, marks, lines, view);
@@ -163,87 +171,16 @@ function drawLimit(g, plot, { palette }) {
 }
 
 /** The step's tokens against its budget: decode below, prefill on top of it. */
-function drawBudget(g, x, px, step, palette) {
+function drawBudget(g, x, px, step, { palette, byOwner }) {
   const full = BUDGET - 3;
   const scale = full / step.token_budget;
   const decode = Math.min(full, step.num_decode_tokens * scale);
   const prefill = Math.min(full - decode, step.num_prefill_tokens * scale);
   const width = Math.max(1, px - 1);
-  g.fillStyle = palette.decode;
+  g.fillStyle = byOwner ? palette.muted : palette.decode;
   if (decode > 0) g.fillRect(x, BUDGET - Math.max(1, decode), width, Math.max(1, decode));
-  g.fillStyle = palette.prefill;
+  g.fillStyle = byOwner ? palette.fg : palette.prefill;
   g.fillRect(x, BUDGET - decode - prefill, width, prefill);
-}
-
-/** One path per kind of mark: a thousand marks cost a handful of fills. */
-function newMarks() {
-  return { decode: new Path2D(), prefill: new Path2D(), dimDecode: new Path2D(), dimPrefill: new Path2D(), idle: new Path2D(), wanted: new Path2D(), held: new Path2D(), right: new Path2D(), wrong: new Path2D() };
-}
-
-function collect(marks, x, lines, step, { axis, lit }) {
-  const busy = new Set(step.skipped);
-  const width = Math.max(1, axis.px - 1);
-  const middle = (slot) => lines.top + (slot + 0.5) * lines.height;
-  for (const row of step.rows) {
-    busy.add(row.slot);
-    const dim = lit.any && !lit.requests.has(row.request);
-    const y = middle(row.slot);
-    if (row.phase === "prefill") {
-      const height = Math.max(3, (lines.height - 3) * Math.sqrt(row.scheduled / step.token_budget));
-      (dim ? marks.dimPrefill : marks.prefill).rect(x, y - height / 2, width, height);
-    } else {
-      const path = dim ? marks.dimDecode : marks.decode;
-      path.moveTo(x + width / 2, y); // a dot is a round-capped line of no length
-      path.lineTo(x + width / 2, y);
-      if (row.drafted && !dim) collectGuesses(marks, row, x, width, y, lines.height);
-    }
-  }
-  for (const slot of step.skipped) marks.held.rect(x, middle(slot) - 0.5, width, 1);
-  const cell = Math.max(2, Math.min(width, lines.height - 4, 6));
-  const idle = step.waiting.length ? marks.wanted : marks.idle;
-  for (let slot = 0; slot < step.num_slots; slot += 1) {
-    if (!busy.has(slot)) idle.rect(x + (width - cell) / 2 + 0.5, middle(slot) - cell / 2 + 0.5, cell - 1, cell - 1);
-  }
-}
-
-/** Ticks from the dot outwards, as many as fit; right ones up, wrong ones down. */
-function collectGuesses(marks, row, x, width, y, height) {
-  const gap = Math.max(2, dotSize(width, height) / 2 + 1);
-  const pitch = Math.min(3, (height / 2 - gap) / Math.max(1, row.accepted, row.drafted - row.accepted));
-  const thick = Math.max(1, pitch - 1);
-  for (let i = 0; i < row.accepted; i += 1) marks.right.rect(x, y - gap - (i + 1) * pitch + (pitch - thick), width, thick);
-  for (let i = 0; i < row.drafted - row.accepted; i += 1) marks.wrong.rect(x + width / 4, y + gap + i * pitch, width / 2, thick);
-}
-
-function dotSize(width, height) {
-  return Math.max(2, Math.min(width, height / 1.5, 8));
-}
-
-function drawMarks(g, marks, lines, { axis, palette }) {
-  g.fillStyle = palette.prefill;
-  g.fill(marks.prefill);
-  g.fillStyle = palette.idle;
-  g.fill(marks.held);
-  g.strokeStyle = palette.idle;
-  g.lineWidth = 1;
-  g.stroke(marks.idle);
-  g.strokeStyle = palette.muted;
-  g.stroke(marks.wanted);
-  g.fillStyle = palette.idle;
-  g.fill(marks.wrong);
-  g.fillStyle = palette.decode;
-  g.fill(marks.right);
-  g.strokeStyle = palette.decode;
-  g.lineCap = "round";
-  g.lineWidth = dotSize(axis.px - 1, lines.height);
-  g.stroke(marks.decode);
-  g.globalAlpha = DIM;
-  g.fillStyle = palette.prefill;
-  g.fill(marks.dimPrefill);
-  g.strokeStyle = palette.decode;
-  g.stroke(marks.dimDecode);
-  g.globalAlpha = 1;
-  g.lineCap = "butt";
 }
 
 /** A cap where a request finished, a notch where it was preempted. */

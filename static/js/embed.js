@@ -1,0 +1,13 @@
+/**
+ * A view of chosen panels alone (`/?panel=kv,slots`), for a slide: they fill the window, above one line that says what
+ * engine it is, whether the view is live, and whether the gate is held. It has no controls of the engine: other sites may
+ * frame it (app/embed.py), so nothing in it may move the engine, by a click or by a key.
+ */
+
+/** @returns {boolean} whether this is such a view */
+export function mountEmbed() {
+  const names = document.body.dataset.only?.split(" ");
+  if (!names) return false;
+  for (const name of names) document.getElementById(`panel-${name}`).classList.add("only");
+  return true;
+}

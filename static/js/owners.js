@@ -1,0 +1,50 @@
+/**
+ * Colour by owner: a mode in which slots and KV pages are coloured by the request that a mark belongs to. Phase then is
+ * shape and pattern alone: blocks and dots, solid and dotted. There are eight hues, given in turn by a request's number,
+ * so that neighbours differ; its name beside the mark says which of those with one hue it is.
+ */
+
+import { keepSetting, setting } from "./address.js";
+
+export const OWNER_HUES = 8;
+const PANELS = ["slots", "kv"];
+
+/** @param {string} id of a request @returns {number} 0 … OWNER_HUES − 1 */
+export function ownerHue(id) {
+  const number = /^R([1-9]\d*)$/.exec(id)?.[1];
+  if (number) return (Number(number) - 1) % OWNER_HUES;
+  let sum = 0;
+  for (let i = 0; i < id.length; i += 1) sum = (31 * sum + id.charCodeAt(i)) % 65_521;
+  return sum % OWNER_HUES;
+}
+
+/** @param {{loop: any}} page @param {HTMLElement} button shows whether it is on */
+export function mountOwners({ loop }, button) {
+  const labels = PANELS.map(headLabel);
+  const mode = {
+    on: setting("colour") === "owner",
+    toggle() {
+      mode.on = !mode.on;
+      keepSetting("colour", mode.on ? "owner" : null);
+      show();
+      loop.invalidateNow();
+    },
+  };
+  function show() {
+    document.documentElement.dataset.colour = mode.on ? "owner" : "phase";
+    button.setAttribute("aria-pressed", String(mode.on));
+    for (const label of labels) label.hidden = !mode.on;
+  }
+  show();
+  return mode;
+}
+
+/** Says in a panel's head what hue means there. */
+function headLabel(panel) {
+  const label = document.createElement("span");
+  label.className = "label";
+  label.textContent = "colour: request";
+  label.title = `Hue says whose it is: ${OWNER_HUES} hues in turn, by the request's number. Phase is shape: block and dot, solid and dotted. C changes it back.`;
+  document.getElementById(`title-${panel}`).after(label);
+  return label;
+}

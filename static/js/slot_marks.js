@@ -1,0 +1,95 @@
+/**
+ * The marks of the slots picture: a block for a prefill, a dot for a decode, ticks for its guesses, a hollow cell for an
+ * idle slot, a dash for one that is held. They are collected into a few paths first.
+ */
+
+import { ownerHue } from "./owners.js";
+
+/** How strong a mark is that is not lit while something else is. */
+const DIM = 0.25;
+
+/** One path per kind of mark, and per hue: a thousand marks cost a handful of fills. */
+export function newMarks() {
+  return { decode: [], prefill: [], dimDecode: [], dimPrefill: [], idle: new Path2D(), wanted: new Path2D(), held: new Path2D(), right: new Path2D(), wrong: new Path2D() };
+}
+
+export function collect(marks, x, lines, step, { axis, byOwner, lit }) {
+  const busy = new Set(step.skipped);
+  const width = Math.max(1, axis.px - 1);
+  const middle = (slot) => lines.top + (slot + 0.5) * lines.height;
+  for (const row of step.rows) {
+    busy.add(row.slot);
+    const dim = lit.any && !lit.requests.has(row.request);
+    const y = middle(row.slot);
+    const hue = byOwner ? ownerHue(row.request) : 0;
+    if (row.phase === "prefill") {
+      const height = Math.max(3, (lines.height - 3) * Math.sqrt(row.scheduled / step.token_budget));
+      ((dim ? marks.dimPrefill : marks.prefill)[hue] ??= new Path2D()).rect(x, y - height / 2, width, height);
+    } else {
+      const path = ((dim ? marks.dimDecode : marks.decode)[hue] ??= new Path2D());
+      path.moveTo(x + width / 2, y); // a dot is a round-capped line of no length
+      path.lineTo(x + width / 2, y);
+      if (row.drafted && !dim) collectGuesses(marks, row, x, width, y, lines.height);
+    }
+  }
+  for (const slot of step.skipped) marks.held.rect(x, middle(slot) - 0.5, width, 1);
+  const cell = Math.max(2, Math.min(width, lines.height - 4, 6));
+  const idle = step.waiting.length ? marks.wanted : marks.idle;
+  for (let slot = 0; slot < step.num_slots; slot += 1) {
+    if (!busy.has(slot)) idle.rect(x + (width - cell) / 2 + 0.5, middle(slot) - cell / 2 + 0.5, cell - 1, cell - 1);
+  }
+}
+
+/** Ticks from the dot outwards, as many as fit; right ones up, wrong ones down. */
+function collectGuesses(marks, row, x, width, y, height) {
+  const gap = Math.max(2, dotSize(width, height) / 2 + 1);
+  const pitch = Math.min(3, (height / 2 - gap) / Math.max(1, row.accepted, row.drafted - row.accepted));
+  const thick = Math.max(1, pitch - 1);
+  for (let i = 0; i < row.accepted; i += 1) marks.right.rect(x, y - gap - (i + 1) * pitch + (pitch - thick), width, thick);
+  for (let i = 0; i < row.drafted - row.accepted; i += 1) marks.wrong.rect(x + width / 4, y + gap + i * pitch, width / 2, thick);
+}
+
+function dotSize(width, height) {
+  return Math.max(2, Math.min(width, height / 1.5, 8));
+}
+
+export function drawMarks(g, marks, lines, view) {
+  const { axis, byOwner, palette } = view;
+  const prefill = byOwner ? palette.owners : [palette.prefill];
+  const decode = byOwner ? palette.owners : [palette.decode];
+  fillEach(g, marks.prefill, prefill);
+  g.fillStyle = palette.idle;
+  g.fill(marks.held);
+  g.strokeStyle = palette.idle;
+  g.lineWidth = 1;
+  g.stroke(marks.idle);
+  g.strokeStyle = palette.muted;
+  g.stroke(marks.wanted);
+  g.fillStyle = palette.idle;
+  g.fill(marks.wrong);
+  g.fillStyle = byOwner ? palette.fg : palette.decode;
+  g.fill(marks.right);
+  g.lineCap = "round";
+  g.lineWidth = dotSize(axis.px - 1, lines.height);
+  strokeEach(g, marks.decode, decode);
+  g.globalAlpha = DIM;
+  fillEach(g, marks.dimPrefill, prefill);
+  strokeEach(g, marks.dimDecode, decode);
+  g.globalAlpha = 1;
+  g.lineCap = "butt";
+}
+
+/** Paths by hue; holes where a hue has no mark. @param {Path2D[]} paths @param {string[]} colours */
+function fillEach(g, paths, colours) {
+  paths.forEach((path, hue) => {
+    g.fillStyle = colours[hue];
+    g.fill(path);
+  });
+}
+
+function strokeEach(g, paths, colours) {
+  paths.forEach((path, hue) => {
+    g.strokeStyle = colours[hue];
+    g.stroke(path);
+  });
+}

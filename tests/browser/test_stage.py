@@ -1,0 +1,386 @@
+"""For a room: stage reset, marks, presenter mode, panels alone in a frame, colour by owner, and every key of the help."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.app.processes import Served, serving
+from tests.browser.actions import burst, frames, pause, quiet, run, send, settle, table, wait_for, wait_running
+from tests.browser.conftest import OpenPage
+
+pytestmark = pytest.mark.browser
+
+SMALLEST_TYPE = """() => {
+  const sizes = new Map();
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const box = node.parentElement.getBoundingClientRect();
+    const seen = node.data.trim() && box.width > 1 && node.parentElement.checkVisibility({ visibilityProperty: true });
+    const inView = box.bottom > 0 && box.top < innerHeight && box.right > 0;
+    const size = parseFloat(getComputedStyle(node.parentElement).fontSize); // 0: put out of sight
+    if (seen && inView && size > 0) sizes.set(node.data.trim().slice(0, 30), size);
+  }
+  return [...sizes].sort((a, b) => a[1] - b[1])[0];
+}"""
+PIXEL = """([panel, x, y]) => {
+  const canvas = document.querySelector(`#panel-${panel} canvas`);
+  const [r, g, b] = canvas.getContext("2d").getImageData(x, y, 1, 1).data;
+  return "#" + [r, g, b].map((n) => n.toString(16).padStart(2, "0")).join("").toUpperCase();
+}"""
+TOKEN = "(name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim().toUpperCase()"
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    """So few blocks that requests are preempted."""
+    with serving("--num-blocks", "24", "--max-num-batched-tokens", "64", "--scripted-step-ms", "4") as running:
+        yield running
+
+
+@pytest.fixture
+def stage(page: Page, served: Served) -> Page:
+    """A page without anything on it from the tests before."""
+    served.client.post("/api/engine", json={"action": "reset", "force": True}).raise_for_status()
+    wait_for(page, "stepscope.lanes().length === 0 && stepscope.state().last_step === null")
+    page.locator("h2").first.click()
+    return page
+
+
+# -- the stage reset -------------------------------------------------------------------------------------------
+
+
+def test_the_reset_asks_back_and_then_clears_the_page_of_everybody(
+    stage: Page, open_page: OpenPage, served: Served
+) -> None:
+    served.client.patch("/api/config", json={"max_num_seqs": 7}).raise_for_status()
+    other = open_page(served.url)
+    ids = send(stage, "a long story", max_tokens=300, copies=3)
+    wait_running(stage, ids[:1])
+    button = stage.locator("#stage-reset button")
+    button.click()
+    expect(button).to_have_text("Really reset?")
+    expect(stage.locator("[data-reset-words]")).to_contain_text("3 requests will be cancelled")
+    assert served.state()["num_resets"] == stage.evaluate("stepscope.state().num_resets")
+    button.click()
+    for page in (stage, other):
+        wait_for(page, "stepscope.lanes().length === 0")
+        assert page.evaluate("[stepscope.finished(), stepscope.tape().steps]") == [[], 0]
+        assert page.evaluate("stepscope.state().config.max_num_seqs") == 7
+    expect(stage.locator("#answers [data-request]")).to_have_count(0)
+    stage.locator("#panel-slots").scroll_into_view_if_needed()
+    expect(stage.locator("#panel-slots .empty")).to_contain_text("The stage was reset.")
+    stage.reload()
+    wait_for(stage, "window.stepscope && stepscope.state() !== null")
+    expect(stage.locator("#answers [data-request]")).to_have_count(0)
+    assert stage.evaluate("stepscope.lanes()") == []
+
+
+def test_the_question_goes_away_when_something_else_is_done(stage: Page) -> None:
+    button = stage.locator("#stage-reset button")
+    button.click()
+    stage.keyboard.press("Escape")
+    expect(button).to_have_text("Reset the stage")
+    button.click()
+    stage.locator("h2").first.click()
+    expect(button).to_have_text("Reset the stage")
+
+
+def test_after_a_reset_the_page_goes_on_and_walks_back_only_to_it(stage: Page) -> None:
+    send(stage, "again", max_tokens=4)
+    settle(stage)
+    last = stage.evaluate("stepscope.moment().column")
+    for _ in range(9):
+        stage.keyboard.press("ArrowLeft")
+    wait_for(stage, "!stepscope.moment().live")
+    assert stage.evaluate("stepscope.moment().column") > last - 9
+    assert stage.evaluate("stepscope.state().finished.length") == 1
+
+
+# -- marks -----------------------------------------------------------------------------------------------------
+
+
+def test_m_marks_the_moment_for_everybody_and_for_the_recording(
+    stage: Page, open_page: OpenPage, served: Served
+) -> None:
+    send(stage, "three words", max_tokens=6)
+    settle(stage)
+    stage.locator("h2").first.click()
+    stage.keyboard.press("m")
+    stage.keyboard.type("<b>look</b> here")
+    stage.keyboard.press("Enter")
+    wait_for(stage, "stepscope.marks().length === 1")
+    expect(stage.locator("#mark")).to_be_hidden()
+    step = stage.evaluate("stepscope.state().step")
+    frames(stage)
+    right = stage.evaluate("document.querySelector('#panel-slots canvas').clientWidth") - 94
+    assert stage.evaluate(PIXEL, ["slots", right, 33]) == stage.evaluate(TOKEN, "--fg")
+    late = open_page(served.url)
+    for page in (stage, late):
+        assert [(mark["step"], mark["text"]) for mark in page.evaluate("stepscope.marks()")] == [
+            (step, "<b>look</b> here")
+        ]
+        wait_for(page, f"stepscope.moment().step === {step}")
+        assert table(page, "slots")[0]["marks after it"] == "<b>look</b> here"
+    lines = gzip.decompress(served.client.get("/api/recording").content).decode().splitlines()
+    assert [event["text"] for event in map(json.loads, lines) if event["kind"] == "mark"] == ["<b>look</b> here"]
+
+
+def test_a_mark_without_words_is_refused_in_words_and_esc_gives_the_focus_back(stage: Page, faults: list[str]) -> None:
+    stage.focus("#theme")
+    stage.keyboard.press("m")
+    stage.keyboard.press("Enter")
+    expect(stage.locator("#mark-error")).to_contain_text("text is empty")
+    stage.keyboard.press("Escape")
+    expect(stage.locator("#mark")).to_be_hidden()
+    expect(stage.locator("#theme")).to_be_focused()
+    assert "400" in faults.pop()  # the console's own word on the refusal
+
+
+def test_a_mark_is_an_event_that_one_can_jump_to(stage: Page, served: Served) -> None:
+    send(stage, "first", max_tokens=5)
+    settle(stage)
+    served.client.post("/api/marks", json={"text": "between"}).raise_for_status()
+    step = stage.evaluate("stepscope.state().step")
+    send(stage, "second", max_tokens=5)
+    settle(stage)
+    stage.select_option("#travel [name=kind]", "mark")
+    stage.locator("h2").first.click()
+    stage.keyboard.press(",")
+    wait_for(stage, f"stepscope.moment().step === {step}")
+    frames(stage)
+    (marked,) = [row for row in table(stage, "slots") if row["marks after it"]]
+    assert (marked["step"], marked["marks after it"]) == (f"{step:,}", "between")
+
+
+# -- presenter mode, colour by owner ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [(1280, 720), (3840, 2160)])
+def test_presenter_mode_has_large_type_and_fits_the_screen(
+    open_page: OpenPage, served: Served, size: tuple[int, int]
+) -> None:
+    page = open_page(served.url, viewport={"width": size[0], "height": size[1]})
+    burst(page)
+    page.locator("h2").first.click()
+    page.keyboard.press("p")
+    frames(page)
+    words, least = page.evaluate(SMALLEST_TYPE)
+    assert least >= 18, words
+    numbers = page.locator(".figure dd b").first.evaluate("node => parseFloat(getComputedStyle(node).fontSize)")
+    assert numbers >= 28
+    assert page.evaluate("document.documentElement.scrollHeight") <= size[1]
+    assert page.locator(".panel:visible").evaluate_all("all => all.map((panel) => panel.id)") == [
+        "panel-prompts",
+        "panel-slots",
+        "panel-timeline",
+        "panel-kv",
+    ]
+    page.reload()
+    wait_for(page, "window.stepscope && stepscope.state() !== null")
+    assert page.evaluate("document.documentElement.dataset.presenter") == ""
+    cell = page.evaluate("stepscope.kvCells()[9]")
+    page.locator("#panel-kv canvas").click(position={"x": cell["x"] + 5, "y": cell["y"] + 5})
+    assert page.evaluate("stepscope.choice()") == {"kind": "block", "id": 9}
+    page.locator("h2").first.click()
+    page.keyboard.press("p")
+    assert page.url.endswith("/")
+    assert page.locator("#panel-queue").is_visible()
+
+
+def test_c_colours_pages_by_the_request_that_holds_them(stage: Page, served: Served) -> None:
+    send(stage, "a prompt that fills a page or two of the cache", max_tokens=300)
+    send(stage, "another one which is quite as long as the first was", max_tokens=300)
+    wait_for(stage, "stepscope.state().queues.running.length === 2")
+    state = pause(stage, served)
+    stage.locator("h2").first.click()
+    stage.keyboard.press("c")
+    frames(stage)
+    expect(stage.locator("#panel-kv .label", has_text="colour: request")).to_be_visible()
+    for name in state["queues"]["running"]:
+        cell = stage.evaluate("(block) => stepscope.kvCells()[block]", state["requests"][name]["block_table"][0])
+        hue = (int(name[1:]) - 1) % 8 + 1
+        place = ["kv", cell["x"] + cell["side"] // 2, cell["y"] + cell["side"] - 6]
+        assert stage.evaluate(PIXEL, place) == stage.evaluate(TOKEN, f"--owner-{hue}")
+    stage.keyboard.press("c")
+    frames(stage)
+    assert stage.evaluate(PIXEL, place) == stage.evaluate(TOKEN, "--prefill")
+
+
+# -- panels alone ----------------------------------------------------------------------------------------------
+
+
+def test_a_panel_can_be_framed_by_slides_and_cannot_move_the_engine(
+    browser: Browser, served: Served, tmp_path: Path
+) -> None:
+    """Slides in a file: a public site is kept from loopback by Chromium's own local network access check."""
+    quiet(served)
+    slide = tmp_path / "slide.html"
+    slide.write_text(f'<!doctype html><iframe src="{served.url}?panel=kv,slots" width="900" height="500"></iframe>')
+    page = browser.new_page()
+    try:
+        page.goto(slide.as_uri())
+        frame = page.frame_locator("iframe")
+        expect(frame.locator("#panel-kv canvas")).to_be_visible(timeout=20_000)
+        expect(frame.locator("#panel-slots canvas")).to_be_visible()
+        expect(frame.locator("[data-part=status]")).to_have_text("ready")
+        shown = frame.locator(":is(.panel, form, input, textarea, select, button):visible")
+        assert sorted(shown.evaluate_all("all => all.map((node) => node.id)")) == ["live", "panel-kv", "panel-slots"]
+        frame.locator("#panel-kv h2").click()
+        for key in "gsmep?":
+            page.keyboard.press(key)
+        assert served.state()["gate"]["state"] == "running"
+        expect(frame.locator("dialog:visible, .line:visible")).to_have_count(0)
+        box = frame.locator("#panel-kv").bounding_box()
+        assert box is not None
+        assert box["height"] > 400
+    finally:
+        page.close()
+
+
+# -- keys ------------------------------------------------------------------------------------------------------
+
+SNAPSHOT = """() => JSON.stringify({
+  moment: stepscope.moment(), choice: stepscope.choice(), gate: stepscope.state().gate, step: stepscope.state().step,
+  root: { ...document.documentElement.dataset }, full: document.fullscreenElement !== null,
+  open: [...document.querySelectorAll("dialog, .line")].map((node) => node.open ?? !node.hidden),
+  focus: document.activeElement.id,
+})"""
+GESTURES = {"Ctrl", "Enter"}  # in the help too, but no keys of the page
+
+
+def test_every_key_in_the_help_does_something(stage: Page, served: Served) -> None:
+    served.client.post("/api/gate", json={"action": "run"}).raise_for_status()
+    burst(stage)
+    settle(stage)
+    stage.locator("h2").first.click()
+    named = set(stage.locator("#help .keys kbd").all_text_contents()) - GESTURES
+    keyboard = stage.keyboard
+    arrows = {"←": "ArrowLeft", "→": "ArrowRight", "Space": " ", "Esc": "Escape"}
+    ready: dict[str, Callable[[], Any]] = {
+        "→": lambda: keyboard.press("Shift+ArrowLeft"),
+        ".": lambda: keyboard.press(","),
+        "L": lambda: keyboard.press(" ") if stage.evaluate("stepscope.moment().live") else None,
+        "Esc": lambda: keyboard.press("ArrowLeft"),
+        "9": lambda: keyboard.press("8"),
+        "1": lambda: keyboard.press("8"),
+    }
+    dead = []
+    for name in sorted(named - {"E"}, key=lambda each: (each == "S", each)):
+        ready.get(name, lambda: None)()
+        frames(stage)
+        before = stage.evaluate(SNAPSHOT)
+        keyboard.press(arrows.get(name, name.lower()))
+        try:
+            wait_for(stage, f"({SNAPSHOT})() !== {json.dumps(before)}", 3)
+        except AssertionError:
+            dead.append(name)
+        if name in "/M?":
+            keyboard.press("Escape")
+        if name in "FP":
+            keyboard.press(name.lower())
+    assert dead in ([], ["S"])  # an idle engine takes no step, but it was asked: see below
+    with stage.expect_download() as download:
+        keyboard.press("e")
+    assert download.value.suggested_filename.endswith(".jsonl.gz")
+
+
+FOUND = {
+    "R7": {"kind": "request", "id": "R7"},
+    " r 7 ": {"kind": "request", "id": "R7"},
+    "step 120": {"kind": "step", "step": 120},
+    "s120": {"kind": "step", "step": 120},
+    "block 33": {"kind": "block", "id": 33},
+    "b#33": {"kind": "block", "id": 33},
+    "cmpl-x": {"kind": "request", "id": "cmpl-x"},
+    "": None,
+    "two words": None,
+}
+
+
+def test_what_find_understands(page: Page) -> None:
+    call = "async (texts) => { const { readFind } = await import('/static/js/find.js'); return texts.map(readFind); }"
+    assert dict(zip(FOUND, page.evaluate(call, list(FOUND)), strict=True)) == FOUND
+
+
+def test_slash_finds_a_request_and_says_what_it_does_not_know(stage: Page) -> None:
+    (request,) = send(stage, "find me", max_tokens=4)
+    settle(stage)
+    stage.locator("h2").first.click()
+    for text, problem in (("R99999", "R99999 is not known"), ("block 24", "numbered 0 to 23"), ("?!", "step 120")):
+        stage.keyboard.press("/")
+        stage.fill("#find-text", text)
+        stage.keyboard.press("Enter")
+        expect(stage.locator("#find-error")).to_contain_text(problem)
+    stage.fill("#find-text", request.lower())
+    stage.keyboard.press("Enter")
+    expect(stage.locator("#find")).to_be_hidden()
+    assert stage.evaluate("stepscope.choice()") == {"kind": "request", "id": request}
+
+
+def tab_to(page: Page, selector: str, limit: int = 80) -> None:
+    """Press Tab until the focus is there, as somebody without a mouse does."""
+    for _ in range(limit):
+        if page.evaluate("(selector) => document.activeElement.matches(selector)", selector):
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(f"{selector} cannot be reached by Tab")
+
+
+def test_a_whole_session_by_keyboard_alone(stage: Page, served: Served) -> None:
+    """Prompt, choose, follow through the panels, break on a preemption, step, go back, export."""
+    run(served)
+    keyboard = stage.keyboard
+    keyboard.press("8")
+    tab_to(stage, "[data-break=preempt]")
+    keyboard.press("Space")
+    wait_for(stage, "stepscope.state().gate.breaks.includes('preempt')")
+
+    keyboard.press("1")
+    tab_to(stage, "#prompt")
+    keyboard.type("a story that is much too long for such a small cache, told by many at once")
+    tab_to(stage, "[name=copies]")
+    keyboard.press("Control+a")
+    keyboard.type("6")
+    tab_to(stage, ".more summary")
+    keyboard.press("Enter")
+    tab_to(stage, "[name=max_tokens]")
+    keyboard.type("90")
+    keyboard.press("Enter")
+    wait_for(stage, "stepscope.state().gate.hit?.on === 'preempt'")
+    victim = stage.evaluate("stepscope.state().gate.hit.request")
+
+    keyboard.press("Escape")
+    stage.evaluate("document.activeElement.blur()")
+    keyboard.press("/")
+    keyboard.type(victim)
+    keyboard.press("Enter")
+    wait_for(stage, "stepscope.choice()?.kind === 'request'")
+    for digit, words in (("3", victim), ("4", victim)):
+        keyboard.press(digit)
+        expect(stage.locator(f"[data-key='{digit}'] .detail")).to_contain_text(words)
+    keyboard.press("2")
+    tab_to(stage, "#panel-slots .twin summary")
+    keyboard.press("Enter")
+    expect(stage.locator("#panel-slots .twin table")).to_contain_text(victim)
+    keyboard.press("Enter")
+
+    step = stage.evaluate("stepscope.state().step")
+    keyboard.press("s")
+    wait_for(stage, f"stepscope.state().step === {step} + 1")
+    for _ in range(3):
+        keyboard.press("ArrowLeft")
+    wait_for(stage, f"stepscope.moment().step === {step} - 1")
+    assert stage.evaluate("stepscope.shown().requests[stepscope.choice().id].status") == "running"
+    with stage.expect_download() as download:
+        keyboard.press("e")
+    lines = gzip.decompress(download.value.path().read_bytes()).decode().splitlines()
+    assert any(json.loads(line).get("event") == "preempted" for line in lines)
+    served.client.post("/api/gate", json={"action": "break", "on": []}).raise_for_status()
+    run(served)
