@@ -1,8 +1,8 @@
 """The palette, seen by others: what hue alone tells apart stays apart for colour-blind eyes and in greyscale.
 
-Dichromats' eyes are simulated as Machado, Oliveira and Fernandes do (2009, "A Physiologically-based Model for Simulation
-of Color Vision Deficiency", IEEE TVCG 15(6), severity 1.0), in linear RGB. Distances are CIE76 in CIELAB (D65); about
-2.3 is just noticeable. Greyscale keeps luminance alone.
+Dichromats' eyes are simulated as Machado, Oliveira and Fernandes do (2009, "A Physiologically-based Model for
+Simulation of Color Vision Deficiency", IEEE TVCG 15(6), severity 1.0), in linear RGB. Distances are CIE76 in CIELAB
+(D65); about 2.3 is just noticeable. Greyscale keeps luminance alone.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pytest
 
 TOKENS = (Path(__file__).resolve().parent.parent / "static/css/tokens.css").read_text(encoding="utf-8")
 
-# Pairs that both appear as plain areas: prompt and answer in a page's cell, in the strip, in the budget; and all but the
-# fault in cells too small for patterns. Everything else is told apart by shape or pattern too (see `drawn`).
+# Pairs that both appear as plain areas: prompt and answer in a page's cell, in the strip, in the budget; and all but
+# the fault in cells too small for patterns. Everything else is told apart by shape or pattern too (see `drawn`).
 PLAIN = [("prefill", "decode")]
 TINY = [("prefill", "cached"), ("decode", "cached"), ("prefill", "idle"), ("decode", "idle"), ("cached", "idle")]
 PHASES = ("prefill", "decode", "cached", "fault", "idle")

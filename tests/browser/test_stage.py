@@ -1,4 +1,4 @@
-"""For a room: stage reset, marks, presenter mode, panels alone in a frame, colour by owner, and every key of the help."""
+"""For a room: stage reset, marks, presenter mode, panels alone in a frame, colour by owner, and the help's keys."""
 
 from __future__ import annotations
 
@@ -162,42 +162,37 @@ def test_a_mark_is_an_event_that_one_can_jump_to(stage: Page, served: Served) ->
 # -- presenter mode, colour by owner ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [(1280, 720), (3840, 2160)])
-def test_presenter_mode_has_large_type_and_fits_the_screen(
-    open_page: OpenPage, served: Served, size: tuple[int, int]
-) -> None:
-    page = open_page(served.url, viewport={"width": size[0], "height": size[1]})
-    burst(page)
-    page.locator("h2").first.click()
-    page.keyboard.press("p")
-    frames(page)
-    words, least = page.evaluate(SMALLEST_TYPE)
-    assert least >= 18, words
-    numbers = page.locator(".figure dd b").first.evaluate("node => parseFloat(getComputedStyle(node).fontSize)")
-    assert numbers >= 28
-    assert page.evaluate("document.documentElement.scrollHeight") <= size[1]
-    assert page.locator(".panel:visible").evaluate_all("all => all.map((panel) => panel.id)") == [
-        "panel-prompts",
-        "panel-slots",
-        "panel-timeline",
-        "panel-kv",
-    ]
-    page.reload()
-    wait_for(page, "window.stepscope && stepscope.state() !== null")
-    assert page.evaluate("document.documentElement.dataset.presenter") == ""
-    cell = page.evaluate("stepscope.kvCells()[9]")
-    page.locator("#panel-kv canvas").click(position={"x": cell["x"] + 5, "y": cell["y"] + 5})
-    assert page.evaluate("stepscope.choice()") == {"kind": "block", "id": 9}
-    page.locator("h2").first.click()
-    page.keyboard.press("p")
-    assert page.url.endswith("/")
-    assert page.locator("#panel-queue").is_visible()
+def test_presenter_mode_is_large_fits_the_screen_and_is_in_the_address(stage: Page) -> None:
+    burst(stage)
+    stage.locator("h2").first.click()
+    stage.keyboard.press("p")
+    for width, height in ((3840, 2160), (1280, 720)):
+        stage.set_viewport_size({"width": width, "height": height})
+        frames(stage)
+        words, least = stage.evaluate(SMALLEST_TYPE)
+        assert least >= 18 * height / 720 - 0.5, words
+        numbers = stage.locator(".figure dd b").first.evaluate("node => parseFloat(getComputedStyle(node).fontSize)")
+        assert numbers >= 28 * height / 720
+        assert stage.evaluate("document.documentElement.scrollHeight") <= height
+    shown = stage.locator(".panel:visible").evaluate_all("all => all.map((panel) => panel.id.slice(6))")
+    assert shown == ["prompts", "slots", "timeline", "kv"]
+    stage.reload()
+    wait_for(stage, "window.stepscope && stepscope.kvCells().length > 9")
+    assert stage.evaluate("document.documentElement.dataset.presenter") == ""
+    cell = stage.evaluate("stepscope.kvCells()[9]")
+    stage.locator("#panel-kv canvas").click(position={"x": cell["x"] + 5, "y": cell["y"] + 5})
+    assert stage.evaluate("stepscope.choice()") == {"kind": "block", "id": 9}
+    stage.locator("h2").first.click()
+    stage.keyboard.press("p")
+    assert "present" not in stage.url
+    assert stage.locator("#panel-queue").is_visible()
 
 
 def test_c_colours_pages_by_the_request_that_holds_them(stage: Page, served: Served) -> None:
-    send(stage, "a prompt that fills a page or two of the cache", max_tokens=300)
-    send(stage, "another one which is quite as long as the first was", max_tokens=300)
-    wait_for(stage, "stepscope.state().queues.running.length === 2")
+    served.client.post("/api/gate", json={"action": "pause"}).raise_for_status()
+    send(stage, "a prompt that fills a page or two of the cache", copies=2)
+    served.client.post("/api/gate", json={"action": "step", "steps": 5}).raise_for_status()
+    wait_for(stage, "stepscope.state().queues.running.length === 2 && stepscope.state().gate.steps_left === 0")
     state = pause(stage, served)
     stage.locator("h2").first.click()
     stage.keyboard.press("c")
