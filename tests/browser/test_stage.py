@@ -190,7 +190,8 @@ def test_presenter_mode_is_large_fits_the_screen_and_is_in_the_address(stage: Pa
 
 def test_c_colours_pages_by_the_request_that_holds_them(stage: Page, served: Served) -> None:
     served.client.post("/api/gate", json={"action": "pause"}).raise_for_status()
-    send(stage, "a prompt that fills a page or two of the cache", copies=2)
+    send(stage, "a prompt that fills two pages of the cache or more")
+    send(stage, "and another one that shares none of them with it")
     served.client.post("/api/gate", json={"action": "step", "steps": 5}).raise_for_status()
     wait_for(stage, "stepscope.state().queues.running.length === 2 && stepscope.state().gate.steps_left === 0")
     state = pause(stage, served)
@@ -199,7 +200,7 @@ def test_c_colours_pages_by_the_request_that_holds_them(stage: Page, served: Ser
     frames(stage)
     expect(stage.locator("#panel-kv .label", has_text="colour: request")).to_be_visible()
     for name in state["queues"]["running"]:
-        cell = stage.evaluate("(block) => stepscope.kvCells()[block]", state["requests"][name]["block_table"][0])
+        cell = stage.evaluate("(block) => stepscope.kvCells()[block]", state["requests"][name]["block_table"][1])
         hue = (int(name[1:]) - 1) % 8 + 1
         place = ["kv", cell["x"] + cell["side"] // 2, cell["y"] + cell["side"] - 6]
         assert stage.evaluate(PIXEL, place) == stage.evaluate(TOKEN, f"--owner-{hue}")
