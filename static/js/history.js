@@ -145,7 +145,7 @@ function noticeReset(history, state) {
 }
 
 /** The state keeps this epoch's newest; earlier epochs' are kept here. */
-function noteMarks(history, { marks }) {
+function noteMarks(history, { marks = [] }) {
   const earlier = history.marks.filter(({ epoch }) => epoch !== history.epoch);
   const now = marks.map(({ step, text }) => ({ epoch: history.epoch, at: history.base + step + 1, step, text }));
   history.marks = [...earlier, ...now].slice(-MARKS_KEPT);

@@ -54,10 +54,11 @@ def recording(tight: Served) -> list[str]:
     client.post("/v1/completions", json={"model": "default", "prompt": "x" * 5000})
     until(lambda: not sum(len(queue) for queue in tight.state()["queues"].values()), "the end of all requests")
     client.post("/api/engine", json={"action": "reset_prefix_cache"}).raise_for_status()
+    client.post("/api/marks", json={"text": "the end"}).raise_for_status()
     lines = gzip.decompress(client.get("/api/recording").content).decode().splitlines()
     events = [json.loads(line) for line in lines]
     kinds = {event.get("event", event["kind"]) for event in events}
-    assert {"key", "step", "arrived", "preempted", "resumed", "finished", "cache_reset"} <= kinds
+    assert {"key", "step", "arrived", "preempted", "resumed", "finished", "cache_reset", "mark"} <= kinds
     assert any(event["evicted"] for event in events if event["kind"] == "step")
     return lines
 
@@ -89,6 +90,20 @@ def test_folding_a_key_and_what_follows_gives_the_next_key(
     keys = [event["state"] for event in map(json.loads, recording) if event["kind"] == "key"]
     assert len(keys) > 2
     assert before_keys[1:] == keys[1:]
+
+
+def test_both_reducers_forget_the_same_when_the_stage_is_reset(
+    open_page: OpenPage, tight: Served, recording: list[str]
+) -> None:
+    page = open_page(tight.url)
+    last = json.loads(recording[-1])
+    header = {name: last[name] for name in ("engine", "epoch", "t")}
+    told = [{"kind": "reset", "victims": [3, 4]}, *({"kind": "mark", "step": 0, "text": str(i)} for i in range(70))]
+    lines = recording + [json.dumps({**header, "seq": last["seq"] + 1 + i, **event}) for i, event in enumerate(told)]
+    state = page.evaluate(FOLD, lines)[-1]
+    assert state == folded(lines)[-1]
+    assert (state["requests"], state["finished"], state["num_resets"]) == ({}, [], 1)
+    assert [mark["text"] for mark in state["marks"]] == [str(i) for i in range(6, 70)]
 
 
 def call(page: Page, module: str, expression: str) -> Any:

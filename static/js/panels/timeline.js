@@ -5,6 +5,7 @@
  */
 
 import { explainStep, hitWords } from "../explain.js";
+import { drawFlags } from "../flags.js";
 import { count, duration, plural, requestName } from "../format.js";
 import { factsOf, factWords, LANE_COLUMNS, laneCells } from "../lane_words.js";
 import { isLive } from "../lanes.js";
@@ -38,6 +39,7 @@ export const timeline = {
     for (const lane of lanes) drawWaits(g, lane, lines, plot, view);
     drawWork(g, lines, plot, view);
     for (const lane of lanes) drawOutline(g, lane, lines, plot, view);
+    drawFlags(g, plot, 0, bottom, view, { words: false });
     drawAhead(g, plot, 0, bottom, view);
     drawBreaks(g, plot, 0, bottom, view);
     drawChosenColumn(g, plot, 0, bottom, view);
