@@ -40,7 +40,7 @@ async def index(request: Request) -> Response:
     hub: Hub = request.state.hub
     record = next(iter(hub.engines.values()), None)
     owner = owner_of(request)
-    only = asked_panels(request.query_params.get("panel"))
+    alone = asked_panels(request.query_params.get("panel"))
     entries = [entry for entry in hub.ledger.entries.values() if entry.arrived is not None]
     context = {
         "hub": hub.id,
@@ -50,12 +50,12 @@ async def index(request: Request) -> Response:
         "examples": EXAMPLES,
         "max_copies": MAX_COPIES,
         "share_text": hub.settings.share_text.value,
-        "only": only,
+        "alone": alone,
         "presenter": "present" in request.query_params,
     }
     page = _render(request, "index.html", context)
-    if only:
-        present_alone(only, page)
+    if alone:
+        present_alone(alone, page)
     return page
 
 
