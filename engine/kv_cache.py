@@ -68,7 +68,7 @@ def size_pool(config: EngineConfig, loaded: Loaded, draft: Loaded | None = None)
         resolve_kv_dtype(config, model),
         fill=cuda,
     )
-    return resolved, dataclasses.replace(memory, activations=activation_bytes(config, model.config))
+    return resolved, dataclasses.replace(memory, activations=activation_bytes(config, model.config, captured=cuda))
 
 
 def size_pool_for(
@@ -181,12 +181,12 @@ def allocate(config: EngineConfig, model: ModelConfig, device: torch.device, dty
         ) from None
 
 
-def activation_bytes(config: EngineConfig, model: ModelConfig) -> int:
+def activation_bytes(config: EngineConfig, model: ModelConfig, *, captured: bool) -> int:
     """What a step's intermediate results take at most: the budget's tokens in the widest layer, in fp32, logits for
-    every row and guess three times over, and those that each captured step keeps."""
+    every row and guess three times over, and those that each captured step keeps where steps are captured."""
     widest = 2 * model.intermediate_size + model.q_size + 2 * model.kv_size + 4 * model.hidden_size
     num_logits = config.max_num_seqs * (1 + parse_speculation(config.speculative).num_drafts)
-    kept = sum(graph_sizes(config.max_num_seqs))
+    kept = sum(graph_sizes(config.max_num_seqs)) if captured else 0
     return 4 * (config.max_num_batched_tokens * widest + (3 * num_logits + kept) * model.vocab_size)
 
 
@@ -194,7 +194,7 @@ def gpu_bytes(config: EngineConfig, model: Llama) -> int:
     """What `--gpu-memory-utilization` leaves for the cache, the weights being there already."""
     torch.cuda.empty_cache()  # what loading and measuring have left over
     free, total = torch.cuda.mem_get_info(model.embed_tokens.device)
-    kept = int(total * (1 - config.gpu_memory_utilization)) + activation_bytes(config, model.config)
+    kept = int(total * (1 - config.gpu_memory_utilization)) + activation_bytes(config, model.config, captured=True)
     return max(0, free - kept)
 
 

@@ -196,7 +196,8 @@ def test_a_gpus_pool_is_no_larger_than_a_page_can_show_or_the_sequences_can_fill
 def test_logits_that_captured_steps_keep_are_counted_as_activations():
     model = parse_model_config(tiny_config(), "tiny")
     config = EngineConfig(max_num_seqs=4, speculative="ngram:3")
-    more = activation_bytes(config, model) - activation_bytes(EngineConfig(max_num_seqs=2), model)
+    fewer = EngineConfig(max_num_seqs=2)
+    more = activation_bytes(config, model, captured=True) - activation_bytes(fewer, model, captured=True)
     assert more == 4 * model.vocab_size * ((3 * 4 * 4 + 1 + 2 + 4) - (3 * 2 + 1 + 2))
 
 
