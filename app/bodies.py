@@ -34,7 +34,7 @@ SAMPLING_FIELDS = (
     "stop_token_ids",
     "ignore_eos",
 )
-_OURS = ("model", "messages", "prompt", "stream", "stream_options", "stepscope", "priority")
+_OURS = ("model", "messages", "prompt", "stream", "stream_options", "stepscope", "priority", "class")
 _LABELS = ("user", "metadata", "store", "safety_identifier", "prompt_cache_key")  # they change no answer
 _HANDLED = frozenset((*SAMPLING_FIELDS, *_OURS, *_LABELS))
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
@@ -72,6 +72,7 @@ class Submission:
     sampling: Json  # the sampling fields of the body, by name
     model: str | None = None
     priority: int = 0  # lower is more urgent; it counts under the priority policy
+    request_class: str | None = None  # the caller's word for its kind; latencies are told apart by it
     stream: bool = False
     include_usage: bool = False
     with_timings: bool = False
@@ -162,6 +163,7 @@ def _submission(body: Json, content: Json, *, default_max_tokens: int | None) ->
         sampling=sampling_fields(body, default_max_tokens=default_max_tokens),
         model=_model(body),
         priority=check_priority(body.get("priority")),
+        request_class=_class(body),
         stream=stream,
         include_usage=_include_usage(body, stream),
         with_timings=_flag(body, "stepscope"),
@@ -196,6 +198,13 @@ def _model(body: Json) -> str | None:
     if model is not None and not isinstance(model, str):
         raise RequestError("model must be a string.", param="model")
     return model
+
+
+def _class(body: Json) -> str | None:
+    value = body.get("class")
+    if value is not None and not isinstance(value, str):
+        raise RequestError(f"class is {shown(value)}; it must be a string.", param="class")
+    return label_of(value)
 
 
 def _include_usage(body: Json, stream: bool) -> bool:

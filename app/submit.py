@@ -68,7 +68,7 @@ def submit(
         "parent": None,
         "owner": owner,
         "priority": submission.priority,
-        "request_class": None,
+        "request_class": submission.request_class,
         **submission.content,
         "sampling": submission.sampling,
     }

@@ -3,7 +3,7 @@
  */
 
 /** Stop strings are text, so the public events do not carry them: those that were given are left out. */
-const KEPT = ["temperature", "top_k", "top_p", "min_p", "seed", "max_tokens", "min_tokens", "stop_token_ids", "ignore_eos", "priority"];
+const KEPT = ["temperature", "top_k", "top_p", "min_p", "seed", "max_tokens", "min_tokens", "stop_token_ids", "ignore_eos", "priority", "class"];
 
 /**
  * @param {HTMLElement} card
@@ -26,6 +26,7 @@ function samplingOf(facts) {
   const given = { ...facts?.sampling, max_tokens: facts?.max_tokens };
   for (const name of ["min_p", "min_tokens"]) given[name] ||= null; // 0 asks for nothing
   given.priority = facts?.priority || null;
+  given.class = facts?.request_class;
   const asked = (value) => value !== null && value !== undefined && value !== false && String(value) !== "";
   return Object.fromEntries(KEPT.filter((name) => asked(given[name])).map((name) => [name, given[name]]));
 }
