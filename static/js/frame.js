@@ -17,7 +17,7 @@ const DRAG_PX = 4;
  * @param {string} id of the section, for example "slots"
  * @param {Object<string, any>} panel
  * @param {{loop: any, selection: any, axis: any, view: () => any, tip: any, onPan: () => void}} page
- * @param {{timed?: boolean}} options `timed`: the panel shares the time axis
+ * @param {{timed?: boolean | (() => boolean)}} options `timed`: the panel shares the time axis; or whether it does now
  */
 export function mountPanel(id, panel, page, { timed = false } = {}) {
   const root = document.getElementById(`panel-${id}`);
@@ -62,7 +62,7 @@ export function mountPanel(id, panel, page, { timed = false } = {}) {
   };
   new IntersectionObserver(watch, { rootMargin: "200px" }).observe(canvas);
   twin.addEventListener("toggle", () => page.loop.invalidateNow());
-  watchPointer(canvas, panel, page, size, timed);
+  watchPointer(canvas, panel, page, size, timed === true ? () => true : timed);
   page.loop.add(mounted);
   return mounted;
 }
@@ -90,7 +90,7 @@ function watchPointer(canvas, panel, page, size, timed) {
     return [(event.clientX - box.left) / size.zoom, (event.clientY - box.top) / size.zoom];
   };
   canvas.addEventListener("pointermove", (event) => {
-    if (press && timed && panTo(event)) return;
+    if (press && timed && timed() && panTo(event)) return;
     const [x, y] = at(event);
     const view = page.view();
     const hit = panel.hit?.(x, y, view, size) ?? null;
@@ -108,11 +108,12 @@ function watchPointer(canvas, panel, page, size, timed) {
     if (press?.dragged) return;
     page.tip.show(null);
     const hit = panel.hit?.(...at(event), page.view(), size) ?? null;
-    if (hit?.choice) page.selection.set(hit.choice);
+    if (hit?.choice?.kind === "step" && event.shiftKey) page.compare.with(hit.choice.column);
+    else if (hit?.choice) page.selection.set(hit.choice);
     else if (hit?.act) hit.act();
     else page.selection.clear();
   });
-  if (timed) watchWheel(canvas, panel, page, size, at);
+  if (timed) watchWheel(canvas, panel, page, size, at, timed);
 
   function panTo(event) {
     if (!press.dragged && Math.abs(event.clientX - press.x) < DRAG_PX) return false;
@@ -124,10 +125,11 @@ function watchPointer(canvas, panel, page, size, timed) {
 }
 
 /** The wheel zooms only with Ctrl, and pans only sideways; else the page scrolls as everywhere. */
-function watchWheel(canvas, panel, page, size, at) {
+function watchWheel(canvas, panel, page, size, at, timed) {
   canvas.addEventListener(
     "wheel",
     (event) => {
+      if (!timed()) return;
       const sideways = event.shiftKey ? event.deltaY || event.deltaX : event.deltaX;
       const plot = { left: 0, right: size.width - (panel.gutter ?? 0) };
       if (event.ctrlKey) page.axis.zoom(event.deltaY < 0 ? 1.25 : 0.8, at(event)[0], plot, page.view().last);

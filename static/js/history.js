@@ -251,7 +251,8 @@ function rememberRequest(history, event, state) {
 }
 
 function addSample(history, facts, at) {
-  history.finished.push({ id: facts.id, at, epoch: history.epoch, timings: facts.timings, reason: facts.finish_reason, tokens: facts.num_output_tokens });
+  const { id, timings, finish_reason: reason, num_prompt_tokens: prompt, num_output_tokens: tokens, request_class: label } = facts;
+  history.finished.push({ id, at, epoch: history.epoch, timings, reason, prompt, tokens, label });
   if (history.finished.length > SAMPLES_KEPT) history.finished.shift();
 }
 

@@ -1,7 +1,7 @@
 /**
  * Keys, never inside inputs. The view: Space holds it, L live, ←/→ step, , . events, / find, Esc clears the choice, digits
  * go to panels. Its look: T theme, P presenter, F full screen, C colour by request. The engine: G gate, S step, M mark.
- * E exports, ? helps. What `does` lacks, a key does not do.
+ * D compares steps, E exports, ? helps. What `does` lacks, a key does not do.
  */
 
 /** @param {Object<string, any>} does */
@@ -18,6 +18,7 @@ export function mountKeys(does) {
       ",": () => does.jump(-1),
       ".": () => does.jump(1),
       "/": does.find,
+      d: does.compare,
       t: does.theme,
       p: does.present,
       f: does.full,

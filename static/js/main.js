@@ -3,6 +3,7 @@
  */
 
 import { createAxis } from "./axis.js";
+import { createCompare } from "./compare.js";
 import { exportRecording, mountControls, moveGate, say, setMark } from "./controls.js";
 import { mountEmbed } from "./embed.js";
 import { findIn } from "./find.js";
@@ -16,13 +17,14 @@ import { readPalette } from "./palette.js";
 import { mountPermalink } from "./permalink.js";
 import { anatomy } from "./panels/anatomy.js";
 import { mountBanner } from "./panels/banner.js";
+import { mountDiff } from "./panels/diff.js";
 import { mountGate } from "./panels/gate.js";
 import { mountHeader } from "./panels/header.js";
 import { mountIntensity } from "./panels/intensity.js";
 import { mountKnobs } from "./panels/knobs.js";
 import { kv, kvCells } from "./panels/kv.js";
 import { mountKvSum } from "./panels/kv_sum.js";
-import { latency } from "./panels/latency.js";
+import { mountLatency } from "./panels/latency.js";
 import { memory } from "./panels/memory.js";
 import { mountPrompts } from "./panels/prompts.js";
 import { mountQueue } from "./panels/queue.js";
@@ -106,6 +108,7 @@ const page = {
   /** The view was moved by hand: it stays where it is until LIVE. */
   onPan: () => travel.panned(),
   goLive,
+  compare: createCompare({ selection, view, loop }),
 };
 
 const travel = createTravel({ store, selection, axis, loop, plot: slotsPlot });
@@ -119,7 +122,8 @@ mountPanel("kv", kv, page);
 mountPanel("timeline", timeline, page, { timed: true });
 mountQueue(page);
 mountPanel("anatomy", anatomy, page, { timed: true });
-mountPanel("latency", latency, page);
+mountDiff(page);
+page.latency = mountLatency(page);
 mountPanel("roofline", roofline, page);
 mountPanel("memory", memory, page);
 mountSelf(page, watch);
@@ -189,6 +193,7 @@ mountKeys({
   live: goLive,
   walk: travel.walk,
   jump: scrubber.jump,
+  compare: page.compare.mark,
   theme: theme.toggle,
   clear: () => selection.clear(),
   ...stage,

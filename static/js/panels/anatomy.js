@@ -10,6 +10,7 @@ import { lastSteps } from "../history.js";
 import { drawAhead, drawBreaks, drawChosenColumn, drawTicks } from "../marks.js";
 import { deviceShare, otherUs } from "../metrics.js";
 import { PHASES } from "../palette.js";
+import { drawScale, niceCeiling } from "../scale.js";
 
 const LEFT = 56;
 const RIGHT = 8;
@@ -38,11 +39,12 @@ export const anatomy = {
       if (step && axis.x(column, plot) >= plot.left) steps.push([column, step]);
     }
     const top = niceCeiling(Math.max(1000, ...steps.map(([, step]) => step.wall_us)));
-    drawScale(g, plot, bottom, top, palette);
+    drawScale(g, plot, { top: TOP, bottom }, top, palette);
     for (const [column, step] of steps) drawStack(g, axis.x(column, plot), axis.px, bottom, (bottom - TOP) / top, step, palette);
     drawAhead(g, plot, TOP, bottom, view);
     drawBreaks(g, plot, TOP, bottom, view);
     drawChosenColumn(g, plot, TOP, bottom, view);
+    if (view.page.compare.a !== null) drawMarked(g, plot, bottom, view.page.compare.a, view);
     drawTicks(g, plot, size.height - TICKS / 2, view);
   },
 
@@ -123,20 +125,18 @@ function busyWords(steps) {
   return share === null ? "" : ` Device busy ${percent(share)}.`;
 }
 
-function niceCeiling(us) {
-  const unit = 10 ** Math.floor(Math.log10(us));
-  return unit * [1, 1.5, 2, 3, 5, 7.5, 10].find((n) => n * unit >= us);
-}
-
-function drawScale(g, plot, bottom, top, palette) {
+/** Step A of a comparison: dashed, with its letter. */
+function drawMarked(g, plot, bottom, column, { axis, palette }) {
+  const x = axis.x(column, plot);
+  if (x < plot.left || x > plot.right) return;
+  g.strokeStyle = palette.fg;
+  g.lineWidth = 1;
+  g.setLineDash([3, 3]);
+  g.strokeRect(x - 0.5, TOP + 0.5, axis.px, bottom - TOP - 1);
+  g.setLineDash([]);
+  g.fillStyle = palette.fg;
   g.textAlign = "right";
-  for (const share of [0, 0.5, 1]) {
-    const y = bottom - (bottom - TOP) * share;
-    g.fillStyle = palette.line;
-    g.fillRect(plot.left, Math.round(y), plot.right - plot.left, 1);
-    g.fillStyle = palette.muted;
-    g.fillText(share === 0 ? "0" : duration(top * share), plot.left - 6, Math.min(bottom - 4, Math.max(TOP + 4, y)));
-  }
+  g.fillText("A", x - 3, TOP + 6);
 }
 
 function drawStack(g, x, px, bottom, scale, step, palette) {

@@ -1,0 +1,60 @@
+/**
+ * What differs between two steps, as rows of a table: times, tokens, requests, blocks, and who came and went. Pure.
+ *
+ * @typedef {{step: Object<string, any>, notes: import("./notes.js").Notes}} Noted a step and what happened around it
+ */
+
+import { count, duration, NONE, requestName } from "./format.js";
+import { otherUs } from "./metrics.js";
+import { PHASES } from "./palette.js";
+
+const COUNTS = [
+  ["prefill tok", ({ step }) => step.num_prefill_tokens],
+  ["decode tok", ({ step }) => step.num_decode_tokens],
+  ["requests in it", ({ step }) => step.rows.length],
+  ["waiting after it", ({ step }) => step.waiting.length],
+  ["blocks used", ({ step }) => step.blocks.referenced],
+  ["blocks evicted", ({ step }) => step.evicted.length],
+];
+
+/** @type {Array<[string, keyof import("./notes.js").Notes]>} */
+const NAMES = [
+  ["admitted", "admitted"],
+  ["came back", "resumed"],
+  ["preempted", "preempted"],
+  ["finished", "finished"],
+];
+
+/**
+ * @param {Noted} a
+ * @param {Noted} b
+ * @returns {Array<[string, string, string, string]>} what, in A, in B, B − A
+ */
+export function diffRows(a, b) {
+  const phases = PHASES.filter((phase) => phase === "other" || [a, b].some(({ step }) => phase in step.phases_us));
+  return [
+    timeRow("wall", a.step.wall_us, b.step.wall_us),
+    ...phases.map((phase) => timeRow(phase, phaseUs(a.step, phase), phaseUs(b.step, phase))),
+    ...COUNTS.map(([what, of]) => /** @type {[string, string, string, string]} */ ([what, count(of(a)), count(of(b)), signed(of(b) - of(a), count)])),
+    ...NAMES.map(([what, note]) => /** @type {[string, string, string, string]} */ ([what, names(a.notes[note]), names(b.notes[note]), ""])),
+  ];
+}
+
+function phaseUs(step, phase) {
+  return phase === "other" ? otherUs(step) : (step.phases_us[phase] ?? 0);
+}
+
+/** @returns {[string, string, string, string]} */
+function timeRow(what, a, b) {
+  return [what, duration(a), duration(b), signed(b - a, duration)];
+}
+
+/** "+1.2 ms", "−3", "0". */
+function signed(value, words) {
+  if (value === 0) return "0";
+  return `${value < 0 ? "−" : "+"}${words(Math.abs(value))}`;
+}
+
+function names(events) {
+  return events.length ? events.map((event) => requestName(event.request)).join(", ") : NONE;
+}

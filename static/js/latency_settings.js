@@ -1,0 +1,38 @@
+/**
+ * How the Latency panel is set: what it draws, and the targets. Remembered in this browser.
+ *
+ * @typedef {{view: "requests" | "gaps", ttft: string, tpot: string}} Settings targets in ms, as typed; "" is none
+ */
+
+const KEY = "stepscope.latency";
+/** What people who read an answer as it comes put up with. */
+const DEFAULTS = { view: "requests", ttft: "2000", tpot: "200" };
+
+/** @returns {Settings} */
+export function readSettings() {
+  let kept = {};
+  try {
+    kept = JSON.parse(localStorage.getItem(KEY) ?? "{}") ?? {};
+  } catch {
+    localStorage.removeItem(KEY);
+  }
+  const text = (name) => (typeof kept[name] === "string" ? kept[name] : DEFAULTS[name]);
+  return { view: kept.view === "gaps" ? "gaps" : "requests", ttft: text("ttft"), tpot: text("tpot") };
+}
+
+/** @param {Settings} settings */
+export function keepSettings({ view, ttft, tpot }) {
+  localStorage.setItem(KEY, JSON.stringify({ view, ttft, tpot }));
+}
+
+/**
+ * A target as typed. What cannot be one is said in words, and is none.
+ * @param {string} text ms @param {string} words its name
+ * @returns {{us: number | null, wrong: string | null}}
+ */
+export function targetOf(text, words) {
+  if (text.trim() === "") return { us: null, wrong: null };
+  const ms = Number(text);
+  if (Number.isFinite(ms) && ms > 0) return { us: ms * 1000, wrong: null };
+  return { us: null, wrong: `${words} is ${text}; it must be a number of ms above 0, or empty for no target.` };
+}

@@ -1,0 +1,221 @@
+/**
+ * The gaps of the Latency panel (ITL): a trace per request over the steps, one mark per delivery, as high as the time
+ * since the one before. Below it the prompt tokens that each step computed: a long prefill stands under the spike that
+ * it made. Spikes are triangles; the highest one in view is explained in the picture.
+ */
+
+import { classOf } from "../classes.js";
+import { duration, plural } from "../format.js";
+import { gapsBetween, gapSamples, gapWords, meanwhileWords } from "../itl.js";
+import { drawAhead, drawBreaks, drawChosenColumn, drawTicks } from "../marks.js";
+import { percentile } from "../metrics.js";
+import { stepNumber } from "../history.js";
+import { drawScale, niceCeiling } from "../scale.js";
+
+/** Percentiles of gaps are over those that ended in the last this many steps, up to the moment shown. */
+export const ITL_STEPS = 500;
+export const GUTTER = 8;
+const LEFT = 56;
+const TICKS = 15;
+const TOP = 8;
+const PREFILL = 20;
+/** A gap this many times the median is a spike. */
+const SPIKE = 2;
+const REACH = 14;
+const LISTED = 100;
+
+/** The gaps of the window that ends at the moment shown, of one class or ("") of all. */
+export function windowGaps({ history, column, until }, kind) {
+  return ofClass(gapsBetween(history, column - ITL_STEPS + 1, column), kind, history, until);
+}
+
+/** @param {import("./dots.js").Lens} lens read at each drawing */
+export function createGaps(lens) {
+  return {
+    gutter: GUTTER,
+
+    empty(view) {
+      if (!view.state) return view.why;
+      return windowGaps(view, lens.kind).some(({ gated }) => !gated) ? null : "No gap between two tokens of a request yet; those held by the gate are left out.";
+    },
+
+    draw(g, size, view) {
+      if (!view.state) return;
+      const plot = plotOf(size);
+      const gaps = inView(view, plot, lens.kind);
+      const bottom = size.height - TICKS;
+      const band = { top: TOP, bottom: bottom - PREFILL };
+      const most = mostOf(gaps);
+      drawScale(g, plot, band, most, view.palette);
+      drawPrefill(g, plot, bottom, view);
+      g.save();
+      g.beginPath();
+      g.rect(plot.left, 0, plot.right - plot.left, bottom);
+      g.clip();
+      drawTraces(g, gaps, band, most, plot, view);
+      drawAhead(g, plot, TOP, bottom, view);
+      drawBreaks(g, plot, TOP, bottom, view);
+      drawChosenColumn(g, plot, TOP, bottom, view);
+      g.restore();
+      drawHighest(g, gaps, band, most, plot, view);
+      drawTicks(g, plot, size.height - TICKS / 2, view);
+    },
+
+    hit(x, y, view, size) {
+      if (!view.state) return null;
+      const plot = plotOf(size);
+      const gaps = inView(view, plot, lens.kind);
+      const band = { top: TOP, bottom: size.height - TICKS - PREFILL };
+      const most = mostOf(gaps);
+      let best = /** @type {import("../itl.js").Gap | null} */ (null);
+      let closest = REACH;
+      for (const gap of gaps) {
+        const distance = Math.hypot(view.axis.x(gap.column + 0.5, plot) - x, heightOf(gap, band, most) - y);
+        if (distance < closest) [closest, best] = [distance, gap];
+      }
+      const column = best?.column ?? view.axis.columnAt(x, plot);
+      if (!best && (x < plot.left || y < band.bottom || !view.history.steps.has(column))) return null;
+      return { choice: { kind: "step", column }, gap: best };
+    },
+
+    hint: ({ choice, gap }, { history }) => (gap ? gapWords(gap, history) : stepHint(choice.column, history)),
+
+    summary(view) {
+      const samples = gapSamples(windowGaps(view, lens.kind));
+      if (!samples.length) return "Gaps between tokens: none yet.";
+      return `Gaps between tokens: median ${duration(percentile(samples, 50))}, longest ${duration(samples.at(-1))}, of ${samples.length}.`;
+    },
+
+    /** The longest first: a spike is at the top. */
+    twin(view) {
+      const gaps = windowGaps(view, lens.kind).filter(({ gated }) => !gated).sort((one, other) => other.us - one.us);
+      return {
+        columns: ["step", "request", "gap ms", "meanwhile"],
+        rows: gaps.slice(0, LISTED).map((gap) => ({
+          choice: { kind: "step", column: gap.column },
+          cells: [String(stepNumber(view.history, gap.column)), gap.request, (gap.us / 1000).toFixed(3), meanwhileWords(gap, view.history)],
+        })),
+      };
+    },
+  };
+}
+
+/** The longest gap of the chosen step, else of the window, in words; null when there is none. */
+export function longestWords(view, kind) {
+  const { choice, history } = view;
+  const chosen = choice?.kind === "step" ? gapsBetween(history, choice.column, choice.column) : [];
+  const gaps = (chosen.length ? chosen : windowGaps(view, kind)).filter(({ gated }) => !gated);
+  if (!gaps.length) return null;
+  const longest = gaps.reduce((best, gap) => (gap.us > best.us ? gap : best));
+  return `${chosen.length ? "Longest in it" : "Longest"}: ${gapWords(longest, history)}.`;
+}
+
+function stepHint(column, history) {
+  const step = history.steps.get(column);
+  return `step ${step.step} · ${plural(step.num_prefill_tokens, "prompt token")} · ${duration(step.wall_us)}`;
+}
+
+/** A request's class is known when it has ended, or when its caller gave one. */
+function ofClass(gaps, kind, history, until) {
+  if (!kind) return gaps;
+  const known = new Map();
+  const isOfIt = (id) => {
+    const lane = history.lanes.get(id);
+    if (!lane) return false;
+    const { num_prompt_tokens: prompt, num_output_tokens: tokens, request_class: label } = lane.facts;
+    const ended = lane.end !== null && lane.end.at <= until;
+    return (label || ended) && classOf({ prompt, tokens, label }) === kind;
+  };
+  return gaps.filter(({ request }) => {
+    if (!known.has(request)) known.set(request, isOfIt(request));
+    return known.get(request);
+  });
+}
+
+function inView(view, plot, kind) {
+  const { from, to } = view.axis.span(plot);
+  return ofClass(gapsBetween(view.history, from, to), kind, view.history, Infinity).filter(({ gated }) => !gated);
+}
+
+function plotOf(size) {
+  return { left: LEFT, right: size.width - GUTTER };
+}
+
+function mostOf(gaps) {
+  return niceCeiling(Math.max(1000, ...gaps.map(({ us }) => us)));
+}
+
+function heightOf({ us }, band, most) {
+  return band.bottom - ((band.bottom - band.top) * us) / most;
+}
+
+/** Prompt tokens of each step, against its budget. */
+function drawPrefill(g, plot, bottom, { axis, history, palette }) {
+  g.textAlign = "right";
+  g.fillStyle = palette.muted;
+  g.fillText("prefill", plot.left - 6, bottom - PREFILL / 2 + 2);
+  g.fillStyle = palette.prefill;
+  const width = Math.max(1, axis.px - 1);
+  for (let column = axis.span(plot).from; column < axis.right; column += 1) {
+    const step = history.steps.get(column);
+    const x = axis.x(column, plot);
+    if (!step?.num_prefill_tokens || x < plot.left) continue;
+    const height = Math.max(2, (PREFILL - 5) * Math.sqrt(Math.min(1, step.num_prefill_tokens / step.token_budget)));
+    g.fillRect(x, bottom - height, width, height);
+  }
+}
+
+function drawTraces(g, gaps, band, most, plot, { axis, palette, lit, choice }) {
+  const spike = SPIKE * (percentile(gapSamples(gaps), 50) ?? Infinity);
+  const chosen = choice?.kind === "step" ? null : lit;
+  const before = new Map(); // request -> its next mark to the right
+  g.strokeStyle = palette.decode;
+  g.fillStyle = palette.decode;
+  for (const gap of gaps) {
+    const x = axis.x(gap.column + 0.5, plot);
+    const y = heightOf(gap, band, most);
+    const next = before.get(gap.request);
+    before.set(gap.request, { column: gap.column, x, y, since: gap.since });
+    g.globalAlpha = chosen?.any && !chosen.requests.has(gap.request) ? 0.2 : 1;
+    if (next && next.since === gap.column) drawLine(g, x, y, next.x, next.y, chosen?.requests.has(gap.request) ? 2 : 1);
+    drawMark(g, x, y, gap.us >= spike, Math.min(2.2, axis.px / 3));
+  }
+  g.globalAlpha = 1;
+}
+
+function drawLine(g, x, y, toX, toY, width) {
+  g.lineWidth = width;
+  g.beginPath();
+  g.moveTo(x, y);
+  g.lineTo(toX, toY);
+  g.stroke();
+}
+
+function drawMark(g, x, y, spike, r) {
+  g.beginPath();
+  if (spike) {
+    g.moveTo(x, y - 5);
+    g.lineTo(x + 4.5, y + 3);
+    g.lineTo(x - 4.5, y + 3);
+  } else g.arc(x, y, r, 0, 7);
+  g.fill();
+}
+
+/** "212 ms: step 41 prefilled 512 tok of R9" beside the highest spike. */
+function drawHighest(g, gaps, band, most, plot, { axis, history, palette, until }) {
+  const spike = SPIKE * (percentile(gapSamples(gaps), 50) ?? Infinity);
+  const told = gaps.filter((gap) => gap.us >= spike && gap.column < until && axis.x(gap.column + 0.5, plot) > plot.left);
+  if (!told.length) return;
+  const highest = told.reduce((best, gap) => (gap.us > best.us ? gap : best));
+  const text = `${duration(highest.us)}: ${meanwhileWords(highest, history)}`;
+  const width = g.measureText(text).width;
+  const x = axis.x(highest.column + 0.5, plot);
+  const y = Math.max(band.top + 5, heightOf(highest, band, most));
+  const toLeft = x + 9 + width > plot.right && x - 9 - width > plot.left;
+  const start = toLeft ? x - 9 - width : Math.max(plot.left + 2, Math.min(x + 9, plot.right - width));
+  g.fillStyle = palette.well;
+  g.fillRect(start - 2, y - 7, width + 4, 14);
+  g.fillStyle = palette.fg;
+  g.textAlign = "left";
+  g.fillText(text, start, y);
+}
