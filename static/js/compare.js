@@ -25,6 +25,11 @@ export function createCompare({ selection, view, loop }) {
       say(a === null ? "No step is marked any more." : `A is step ${count(stepNumber(now.history, a))}: choose another one. They are compared below Step anatomy (6).`);
       loop.invalidateNow();
     },
+    /** @param {number | null} column */
+    put(column) {
+      a = column;
+      loop.invalidateNow();
+    },
     /** A step is chosen beside the one that was: that one is A. @param {number} column */
     with(column) {
       const { choice } = selection;

@@ -51,7 +51,7 @@ function timeRow(what, a, b) {
 
 /** "+1.2 ms", "−3", "0". */
 function signed(value, words) {
-  if (value === 0) return "0";
+  if (words(Math.abs(value)) === words(0)) return "0";
   return `${value < 0 ? "−" : "+"}${words(Math.abs(value))}`;
 }
 

@@ -4,6 +4,7 @@
 
 import { count, duration, finishWords, NONE, plural, requestName } from "./format.js";
 import { stepNumber } from "./history.js";
+import { gapsBetween } from "./itl.js";
 import { laneAt } from "./lanes.js";
 import { outputShare } from "./marks.js";
 
@@ -67,6 +68,16 @@ function firstWords(lane, facts, { history }) {
 function endWords(lane, facts) {
   if (facts.finish_reason) return finishWords(facts.finish_reason, facts.finish_detail);
   return lane.end?.detail === "engine lost" ? "error · engine lost" : null;
+}
+
+/** "TPOT 41 ms × 63", "… so far" while it runs; null when there is none yet, or when the gate had a hand in it. */
+export function paceWords(lane, view) {
+  const facts = factsOf(lane, view);
+  const gaps = facts.num_output_tokens - 1;
+  if (lane.arrive > view.until || facts.first_token_us === null || gaps < 1) return null;
+  if (facts.timings) return facts.timings.gated_us > 0 ? null : `TPOT ${duration(facts.timings.tpot_us)} × ${count(gaps)}`;
+  const gated = gapsBetween(view.history, lane.first ?? Math.floor(lane.arrive), view.column).some((gap) => gap.gated && gap.request === lane.id);
+  return gated ? null : `TPOT ${duration((facts.last_token_us - facts.first_token_us) / gaps)} × ${count(gaps)} so far`;
 }
 
 /** One sentence of facts about a lane. */

@@ -13,11 +13,14 @@ export function hollow(g, x, y, width, height, colour, line = 1) {
   g.strokeRect(x + line / 2, y + line / 2, Math.max(0, width - line), Math.max(0, height - line));
 }
 
-/** Where a lane or a stay ends, by reason: ■ stop, ┃ length, ✕ cancelled, ✕ in the fault hue for errors. */
+/** What the ends of lanes look like. */
+export const CAP_WORDS = "Ends: ■ stop, ┃ length, ✕ cancelled, ▲ error.";
+
+/** Where a lane or a stay ends, a shape per reason; none where the reason was not heard. */
 export function endCap(g, x, y, height, reason, palette) {
   const r = Math.min(4, height / 2);
-  if (reason === "abort" || reason === "error") {
-    g.strokeStyle = reason === "error" ? palette.fault : palette.fg;
+  if (reason === "abort") {
+    g.strokeStyle = palette.fg;
     g.lineWidth = 2;
     g.beginPath();
     g.moveTo(x - r, y - r);
@@ -25,10 +28,17 @@ export function endCap(g, x, y, height, reason, palette) {
     g.moveTo(x + r, y - r);
     g.lineTo(x - r, y + r);
     g.stroke();
+  } else if (reason === "error") {
+    g.fillStyle = palette.fault;
+    g.beginPath();
+    g.moveTo(x, y - r);
+    g.lineTo(x + r + 1, y + r);
+    g.lineTo(x - r - 1, y + r);
+    g.fill();
   } else {
     g.fillStyle = palette.fg;
     if (reason === "stop") g.fillRect(x - r / 2, y - r, 2 * r, 2 * r);
-    else g.fillRect(x, y - height / 2, 2, height);
+    else if (reason === "length") g.fillRect(x, y - height / 2, 2, height);
   }
 }
 

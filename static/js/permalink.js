@@ -1,6 +1,7 @@
 /**
  * The permalink: the address says what is looked at, so that the same address opens it again: the engine and its
- * epoch, the step shown, what is chosen, and how the axis stands. Live with nothing chosen there is nothing to say.
+ * epoch, the step shown, what is chosen and compared, and how the axis stands. Live with nothing chosen there is
+ * nothing to say.
  *
  * @typedef {Object} Place
  * @property {string} engine
@@ -8,6 +9,8 @@
  * @property {number | null} step        null: live
  * @property {boolean} settled           after what the engine said of the step, too
  * @property {import("./selection.js").Choice | null} choice   a step is named by its number here
+ * @property {number | null} a           step that the chosen one is compared with
+ * @property {boolean} gaps              the Latency panel shows gaps
  * @property {number | null} right       step at the right edge of the axis
  * @property {number | null} px          width of a step on the axis
  */
@@ -15,7 +18,7 @@
 import { epochAt } from "./history.js";
 
 /** @param {any} view what panels draw @returns {string} "#…", or "" when there is nothing to say */
-export function hashOf({ engine, history, store, choice, axis }) {
+export function hashOf({ engine, history, store, choice, axis, page }) {
   const { held } = store;
   if (!engine?.epoch || (held === null && choice === null)) return "";
   const epoch = epochAt(history, held?.column ?? history.last);
@@ -26,6 +29,8 @@ export function hashOf({ engine, history, store, choice, axis }) {
     fields.set("right", String(Math.round(axis.right) - epoch.base));
   }
   if (choice) fields.set("choose", `${choice.kind}:${choice.kind === "step" ? choice.column - epoch.base : choice.id}`);
+  if (page.compare.a !== null && page.compare.a >= epoch.base) fields.set("a", String(page.compare.a - epoch.base));
+  if (page.latency.view === "gaps") fields.set("latency", "gaps");
   if (axis.chosen) fields.set("px", String(axis.px));
   return `#${fields.toString().replaceAll("%3A", ":")}`;
 }
@@ -42,6 +47,8 @@ export function placeOf(hash) {
     step: whole(fields.get("step")),
     settled: fields.get("settled") === "1",
     choice: choiceOf(fields.get("choose") ?? ""),
+    a: whole(fields.get("a")),
+    gaps: fields.get("latency") === "gaps",
     right: whole(fields.get("right")),
     px: whole(fields.get("px")),
   };
@@ -64,9 +71,9 @@ function whole(text) {
 
 /**
  * Keep the address up to date, and go where it points when it is opened or changed.
- * @param {{loop: any, selection: any, axis: any, travel: any, view: () => any, say: (text: string) => void, goLive: () => void}} page
+ * @param {{loop: any, selection: any, axis: any, compare: any, latency: any, travel: any, view: () => any, say: (text: string) => void, goLive: () => void}} page
  */
-export function mountPermalink({ loop, selection, axis, travel, view, say, goLive }) {
+export function mountPermalink({ loop, selection, axis, compare, latency, travel, view, say, goLive }) {
   let wanted = placeOf(location.hash);
   let written = location.hash;
 
@@ -82,6 +89,8 @@ export function mountPermalink({ loop, selection, axis, travel, view, say, goLiv
     const choice = place.choice?.kind === "step" ? { kind: "step", column: base + place.choice.column } : place.choice;
     selection.clear();
     if (choice) selection.set(choice);
+    compare.put(place.a === null ? null : base + place.a);
+    if (place.gaps) latency.show("gaps");
     if (place.step === null) {
       goLive();
       return;

@@ -99,7 +99,9 @@ def test_a_priority_is_a_whole_number(priority: Any) -> None:
     assert refusal({**CHAT, "priority": priority}).param == "priority"
 
 
-@pytest.mark.parametrize(("asked", "expected"), [(None, None), ("chat", "chat"), ("a\nb" + 200 * "c", "ab" + 126 * "c")])
+@pytest.mark.parametrize(
+    ("asked", "expected"), [(None, None), ("chat", "chat"), ("a\nb" + 200 * "c", "ab" + 126 * "c")]
+)
 def test_a_class_is_passed_on_as_a_label(asked: str | None, expected: str | None) -> None:
     assert chat_submission({**CHAT, "class": asked}).request_class == expected
 

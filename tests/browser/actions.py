@@ -134,3 +134,9 @@ def kv_pixels(page: Page) -> list[dict[str, Any]]:
         }"""
     )
     return cells
+
+
+def shown_ms(us: float) -> str:
+    """A time in milliseconds, as the page writes it."""
+    ms = us / 1000
+    return f"{ms:,.0f}" if ms >= 10 else f"{ms:.1f}" if ms >= 1 else f"{ms:.2f}"

@@ -4,12 +4,14 @@
  * (TTFT), the bracket below runs from there to the last one (TPOT), a cap says how it ended. Finished lanes stay.
  */
 
+import { chunksOf, chunkWords } from "../chunks.js";
 import { explainStep, hitWords } from "../explain.js";
 import { drawFlags } from "../flags.js";
-import { count, duration, plural, requestName } from "../format.js";
-import { factsOf, factWords, LANE_COLUMNS, laneCells } from "../lane_words.js";
+import { count, plural, requestName } from "../format.js";
+import { factsOf, factWords, LANE_COLUMNS, laneCells, paceWords } from "../lane_words.js";
 import { isLive } from "../lanes.js";
-import { drawAhead, drawBreaks, drawChosenColumn, drawTicks, endCap, hollow, outputShare } from "../marks.js";
+import { CAP_WORDS, drawAhead, drawBreaks, drawChosenColumn, drawTicks, endCap, hollow, outputShare } from "../marks.js";
+import { drawBracket, drawFlag, outcomeWords, writeChunk, writeOver, writePace } from "./lane_marks.js";
 import { GUTTER } from "./slots.js";
 
 const LEFT = 24;
@@ -17,6 +19,8 @@ const TICKS = 15;
 const TOP = 4;
 /** Rows closer than this have no room for more than a name. */
 const DENSE = 14;
+/** Columns at least so wide have room for the number of a chunk. */
+const WIDE = 13;
 
 export const timeline = {
   gutter: GUTTER,
@@ -47,6 +51,7 @@ export const timeline = {
     if (lines.height < DENSE) g.font = view.palette.smallFont;
     for (const lane of lanes) if (middle(lane, lines) + 4 < bottom) drawLabel(g, lane, lanes, lines, plot, view);
     g.font = view.palette.font;
+    if (view.choice?.kind === "request") drawPace(g, lanes.find(({ id }) => id === view.choice.id), lines, plot, view);
     drawTicks(g, plot, size.height - TICKS / 2, view);
     view.page.lanesBelow = Math.max(0, lines.rows - Math.floor((bottom - TOP) / lines.height));
   },
@@ -61,13 +66,13 @@ export const timeline = {
     const lane = lanesInView(view, plot).findLast((each) => each.row === row && each.arrive - 1 <= at && at <= endOf(each, view) + 20);
     if (!lane) return null;
     const mark = view.history.steps.get(column)?.rows.find((each) => each.request === lane.id) ?? null;
-    return { choice: { kind: "request", id: lane.id }, lane, mark };
+    return { choice: { kind: "request", id: lane.id }, lane, mark, column };
   },
 
-  hint({ lane, mark }, view) {
+  hint({ lane, mark, column }, view) {
     if (!lane) return "choose this step";
-    const now = mark && mark.phase === "prefill" ? ` · prefill ${count(mark.scheduled)} tok, ${count(mark.computed)} computed` : "";
-    return `${requestName(lane.id)}${now} · ${factWords(lane, view)}`;
+    const caps = lane.end && column >= lane.end.at - 1 ? ` · ${CAP_WORDS}` : "";
+    return `${requestName(lane.id)}${prefillWords(lane, mark, column, view)} · ${factWords(lane, view)}${caps}`;
   },
 
   detail(root, view) {
@@ -90,6 +95,12 @@ export const timeline = {
   },
 };
 
+function prefillWords(lane, mark, column, { history }) {
+  if (mark?.phase !== "prefill") return "";
+  const chunk = chunksOf(lane, history).get(column);
+  return ` · prefill ${count(mark.scheduled)} tok, ${count(mark.computed)} computed${chunk ? `, chunk ${chunkWords(chunk)}` : ""}`;
+}
+
 function detailWords({ choice, history, column, until, base, page, store, state }) {
   const lane = choice?.kind === "request" ? history.lanes.get(choice.id) : null;
   if (lane) return `${requestName(lane.id)} · ${factWords(lane, { store, state, history, until })}`;
@@ -99,7 +110,7 @@ function detailWords({ choice, history, column, until, base, page, store, state 
   const shown = history.steps.get(column);
   if (shown && (store.held?.visited || state?.gate.state === "paused")) return explainStep(shown, history.notes.get(column));
   const below = page.lanesBelow ? `${plural(page.lanesBelow, "more lane does", "more lanes do")} not fit; the table has them all. ` : "";
-  return `${below}Click a lane, a step number or a block to light it up in every panel.`;
+  return `${below}Click a lane, a step number or a block to light it up in every panel. ${CAP_WORDS}`;
 }
 
 /** What closed the gate, on the first screen too. */
@@ -160,23 +171,13 @@ function drawWaits(g, lane, lines, plot, view) {
   });
 }
 
-/** Text on a hatched span, on a patch of its own so that it can be read. */
-function writeOver(g, text, start, stop, y, palette) {
-  const width = g.measureText(text).width + 8;
-  if (width > stop - start - 4) return;
-  g.fillStyle = palette.well;
-  g.fillRect(start + 3, y - 6, width, 12);
-  g.fillStyle = palette.fault;
-  g.textAlign = "left";
-  g.fillText(text, start + 7, y);
-}
-
 /** Prefill chunks and decode ticks, straight from the steps' rows. */
 function drawWork(g, lines, plot, view) {
   const { axis, history, palette } = view;
   const h = bandHeight(lines);
   const width = Math.max(1, axis.px - 1);
   const tick = Math.max(1.5, Math.min(3, axis.px * 0.45));
+  const numberOf = axis.px >= WIDE && lines.height >= DENSE ? chunkNumbers(history) : () => undefined;
   for (let column = axis.span(plot).from; column < axis.right; column += 1) {
     const step = history.steps.get(column);
     if (!step) continue;
@@ -187,11 +188,23 @@ function drawWork(g, lines, plot, view) {
       fade(g, lane, view);
       const y = middle(lane, lines);
       g.fillStyle = row.phase === "prefill" ? palette.prefill : palette.decode;
-      if (row.phase === "prefill") g.fillRect(x, y - h / 2, width, h);
-      else drawTick(g, x + (axis.px - tick) / 2, y, tick, row.accepted > 0 ? h : h * 0.6);
+      if (row.phase === "prefill") {
+        g.fillRect(x, y - h / 2, width, h);
+        const chunk = numberOf(lane, column);
+        if (chunk) writeChunk(g, chunkWords(chunk), x, width, y, palette);
+      } else drawTick(g, x + (axis.px - tick) / 2, y, tick, row.accepted > 0 ? h : h * 0.6);
     }
   }
   g.globalAlpha = 1;
+}
+
+/** Looked up once per lane. */
+function chunkNumbers(history) {
+  const known = new Map();
+  return (lane, column) => {
+    if (!known.has(lane.id)) known.set(lane.id, chunksOf(lane, history));
+    return known.get(lane.id).get(column);
+  };
 }
 
 /** Taller where guesses were right: more than one token was written. */
@@ -218,33 +231,13 @@ function drawOutline(g, lane, lines, plot, view) {
   g.globalAlpha = 1;
 }
 
-function drawFlag(g, x, top, height, palette) {
-  g.fillStyle = palette.fg;
-  g.fillRect(x - 1, top - 2, 1.5, height + 4);
-  g.beginPath();
-  g.moveTo(x - 1, top - 3);
-  g.lineTo(x + 5, top);
-  g.lineTo(x - 1, top + 3);
-  g.fill();
-}
-
-function drawBracket(g, from, to, y, palette) {
-  g.strokeStyle = palette.idle;
-  g.lineWidth = 1;
-  g.beginPath();
-  g.moveTo(from + 0.5, y - 2);
-  g.lineTo(from + 0.5, y + 1.5);
-  g.lineTo(to - 0.5, y + 1.5);
-  g.lineTo(to - 0.5, y - 2);
-  g.stroke();
-}
-
-/** "TTFT 412 ms · 46 ms/tok", or why there is no such number. */
-function outcomeWords(times) {
-  if (!times || times.ttft_us === null) return "";
-  if (times.gated_us > 0) return "gated";
-  const tpot = times.tpot_us === null ? "" : ` · ${duration(times.tpot_us)}/tok`;
-  return `TTFT ${duration(times.ttft_us)}${tpot}`;
+/** The chosen request's pace, on its bracket. */
+function drawPace(g, lane, lines, plot, view) {
+  if (!lane || lane.first === null || lines.height < DENSE) return;
+  const words = paceWords(lane, view);
+  if (words === null) return;
+  const [from, to] = [lane.first + 1, Math.min(lane.last + 1, view.axis.right)].map((column) => view.axis.x(column, plot));
+  if (to > plot.left && from < plot.right) writePace(g, words, from, to, middle(lane, lines) + bandHeight(lines) / 2 + 5, plot, view.palette);
 }
 
 /** Where the next lane of the same row begins, so that a label ends before it. */

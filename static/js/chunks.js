@@ -1,0 +1,42 @@
+/**
+ * Prefill chunks: which of how many a prompt's chunk was, since the request got its slot. How many there are is known
+ * once the last one is computed. Pure.
+ */
+
+/**
+ * @param {import("./lanes.js").Lane} lane
+ * @param {{steps: Map<number, any>, last: number}} history
+ * @returns {Map<number, {n: number, of: number | null}>} by column; no entry where a prompt was computed in one go
+ */
+export function chunksOf(lane, history) {
+  const found = new Map();
+  for (const [i, stay] of lane.stays.entries()) {
+    if ((lane.late && i === 0) || stay.from < firstOf(history.steps)) continue; // its beginning is not known
+    const end = stay.to ?? history.last + 1;
+    const { columns, whole } = prefillOf(lane.id, stay.from, end, history);
+    if (whole && columns.length === 1) continue;
+    columns.forEach((column, before) => found.set(column, { n: before + 1, of: whole ? columns.length : null }));
+  }
+  return found;
+}
+
+/** "2/4", "2/…" @param {{n: number, of: number | null}} chunk */
+export function chunkWords({ n, of }) {
+  return `${n}/${of ?? "…"}`;
+}
+
+function prefillOf(request, from, end, { steps }) {
+  const columns = [];
+  for (let column = Math.floor(from); column < end; column += 1) {
+    const row = steps.get(column)?.rows.find((each) => each.request === request);
+    if (!row) continue;
+    if (row.phase === "decode") return { columns, whole: true };
+    columns.push(column);
+    if (row.out > 0) return { columns, whole: true };
+  }
+  return { columns, whole: false };
+}
+
+function firstOf(steps) {
+  return steps.keys().next().value ?? Infinity;
+}
