@@ -11,10 +11,11 @@
 export function chunksOf(lane, history) {
   const found = new Map();
   for (const [i, stay] of lane.stays.entries()) {
-    if ((lane.late && i === 0) || stay.from < firstOf(history.steps)) continue; // its beginning is not known
+    if (stay.from < firstOf(history.steps)) continue;
     const end = stay.to ?? history.last + 1;
-    const { columns, whole } = prefillOf(lane.id, stay.from, end, history);
-    if (whole && columns.length === 1) continue;
+    const { columns, whole, start } = prefillOf(lane.id, stay.from, end, history);
+    const begun = lane.late && i === 0 && start > lane.facts.num_cached_tokens; // before this page knew of it
+    if (begun || (whole && columns.length === 1)) continue;
     columns.forEach((column, before) => found.set(column, { n: before + 1, of: whole ? columns.length : null }));
   }
   return found;
@@ -27,14 +28,15 @@ export function chunkWords({ n, of }) {
 
 function prefillOf(request, from, end, { steps }) {
   const columns = [];
+  let start = 0;
   for (let column = Math.floor(from); column < end; column += 1) {
     const row = steps.get(column)?.rows.find((each) => each.request === request);
     if (!row) continue;
-    if (row.phase === "decode") return { columns, whole: true };
-    columns.push(column);
-    if (row.out > 0) return { columns, whole: true };
+    if (row.phase === "decode") return { columns, whole: true, start };
+    if (columns.push(column) === 1) start = row.computed - row.scheduled;
+    if (row.out > 0) return { columns, whole: true, start };
   }
-  return { columns, whole: false };
+  return { columns, whole: false, start };
 }
 
 function firstOf(steps) {

@@ -115,27 +115,32 @@ def test_shift_and_a_click_compare_a_bar_with_the_chosen_one(page: Page) -> None
 
 
 @pytest.mark.parametrize(
-    ("phases", "expected"),
+    ("phases", "late", "cached", "expected"),
     [
-        ("ppd", {"1": "1/2", "2": "2/2"}),
-        ("pp", {"1": "1/…", "2": "2/…"}),  # how many there will be is not known
-        ("p-p!", {"1": "1/2", "3": "2/2"}),  # its last chunk wrote the first token
-        ("pd", {}),
+        ("ppd", False, 0, {"1": "1/2", "2": "2/2"}),
+        ("pp", False, 0, {"1": "1/…", "2": "2/…"}),  # how many there will be is not known
+        ("p-p!", False, 0, {"1": "1/2", "3": "2/2"}),  # its last chunk wrote the first token
+        ("pd", False, 0, {}),
+        ("ppd", True, 8, {"1": "1/2", "2": "2/2"}),  # a page that came late was told of all of it
+        ("ppd", True, 0, {}),  # or not
     ],
 )
-def test_the_chunks_of_a_prompt_are_numbered(sheet: Page, phases: str, expected: dict[str, str]) -> None:
+def test_the_chunks_of_a_prompt_are_numbered(
+    sheet: Page, phases: str, late: bool, cached: int, expected: dict[str, str]
+) -> None:
     steps: list[Any] = []
     for kind in phases:
         if kind == "!":
             steps[-1][1]["rows"][0]["out"] = 1
             continue
         row = {"request": "R1", "phase": "prefill" if kind == "p" else "decode", "out": 1 if kind == "d" else 0}
+        row |= {"scheduled": 16, "computed": 24 + 16 * len(steps)}
         steps.append([len(steps) + 1, {"rows": [] if kind == "-" else [row]}])
-    lane = json.dumps({"id": "R1", "late": False, "stays": [{"slot": 0, "from": 1, "to": None}]})
+    stays = [{"slot": 0, "from": 1, "to": None}]
+    lane = json.dumps({"id": "R1", "late": late, "stays": stays, "facts": {"num_cached_tokens": cached}})
     found = f"m.chunksOf({lane}, {{ steps: new Map({json.dumps(steps)}), last: {len(steps)} }})"
-    assert call(sheet, "chunks", f"Object.fromEntries([...{found}].map(([at, each]) => [at, m.chunkWords(each)]))") == (
-        expected
-    )
+    words = f"Object.fromEntries([...{found}].map(([at, each]) => [at, m.chunkWords(each)]))"
+    assert call(sheet, "chunks", words) == expected
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,9 @@ export const ITL_STEPS = 500;
 export const GUTTER = 8;
 const LEFT = 56;
 const TICKS = 15;
-const TOP = 8;
+const TOP = 22;
+/** Where the highest spike is explained, above all marks. */
+const TOLD = 8;
 const PREFILL = 20;
 /** A gap this many times the median is a spike. */
 const SPIKE = 2;
@@ -57,7 +59,7 @@ export function createGaps(lens) {
       drawBreaks(g, plot, TOP, bottom, view);
       drawChosenColumn(g, plot, TOP, bottom, view);
       g.restore();
-      drawHighest(g, gaps, band, most, plot, view);
+      drawHighest(g, gaps, plot, view);
       drawTicks(g, plot, size.height - TICKS / 2, view);
     },
 
@@ -201,21 +203,15 @@ function drawMark(g, x, y, spike, r) {
   g.fill();
 }
 
-/** "212 ms: step 41 prefilled 512 tok of R9" beside the highest spike. */
-function drawHighest(g, gaps, band, most, plot, { axis, history, palette, until }) {
+/** "212 ms: step 41 prefilled 512 tok of R9" above the highest spike. */
+function drawHighest(g, gaps, plot, { axis, history, palette, until }) {
   const spike = SPIKE * (percentile(gapSamples(gaps), 50) ?? Infinity);
   const told = gaps.filter((gap) => gap.us >= spike && gap.column < until && axis.x(gap.column + 0.5, plot) > plot.left);
   if (!told.length) return;
   const highest = told.reduce((best, gap) => (gap.us > best.us ? gap : best));
   const text = `${duration(highest.us)}: ${meanwhileWords(highest, history)}`;
-  const width = g.measureText(text).width;
-  const x = axis.x(highest.column + 0.5, plot);
-  const y = Math.max(band.top + 5, heightOf(highest, band, most));
-  const toLeft = x + 9 + width > plot.right && x - 9 - width > plot.left;
-  const start = toLeft ? x - 9 - width : Math.max(plot.left + 2, Math.min(x + 9, plot.right - width));
-  g.fillStyle = palette.well;
-  g.fillRect(start - 2, y - 7, width + 4, 14);
+  const half = g.measureText(text).width / 2;
   g.fillStyle = palette.fg;
-  g.textAlign = "left";
-  g.fillText(text, start, y);
+  g.textAlign = "center";
+  g.fillText(text, Math.max(plot.left + half, Math.min(plot.right - half, axis.x(highest.column + 0.5, plot))), TOLD);
 }
