@@ -21,9 +21,9 @@ from benchmarks.lab import Lab, Machine, RealMachine, Run, VirtualMachine, take_
 from benchmarks.report import Lesson, Number, as_json, table
 from benchmarks.school import SEED, School, in_ms, number, steps, tok_per_s
 from engine.cost_model import fit
-from engine.recording import workload
 from engine.simulation import simulate
 from engine.summary import summarize
+from engine.workload import workload
 
 RESULT_FILE = Path(__file__).parent / "lessons.out.json"
 BATCHES = (1, 2, 4, 8, 16)

@@ -79,6 +79,19 @@ class KVCacheManager:
             parent = hashes[-1] if hashes else self._root_hash
             hashes.append(hash_block(parent, request.token_ids[i * size : (i + 1) * size]))
 
+    def prefill_cache(self, token_ids: list[int]) -> None:
+        """Hold the whole blocks of a prefix as if a request had computed them and ended, as far as there is room."""
+        hashes: list[str] = []
+        for i in range(min(len(token_ids) // self.block_size, self.pool.num_blocks)):
+            parent = hashes[-1] if hashes else self._root_hash
+            hashes.append(hash_block(parent, token_ids[i * self.block_size : (i + 1) * self.block_size]))
+        blocks = self.pool.find_cached(hashes)
+        self.pool.touch(blocks)
+        new, _ = self.pool.allocate(min(len(hashes) - len(blocks), self.pool.num_free))
+        for block_id, block_hash in zip(new, hashes[len(blocks) :], strict=False):
+            self.pool.register(block_id, block_hash)
+        self.pool.free([*blocks, *new])
+
     def register(self, row: ScheduledRow) -> list[tuple[int, str]]:
         """Make the blocks that this row filled reusable; returns those that became so, as (block, hash)."""
         if not self.enable_prefix_caching:

@@ -8,7 +8,7 @@ What else was done to the recorded engine is done again: knobs are turned when t
 Where an answer was as long as it is now, the guesses are as many and as right as they were; where nothing was guessed
 (a restart after a preemption moves those places), nothing is. What another number of guesses would have met is in no
 recording, so speculation can only be left as it was, or left out. The gate and resets of the prefix cache are not
-replayed.
+replayed. What the prefix cache held is there at the start, as far as the requests' own prompts begin with it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from engine.cost_model import CostModel
 from engine.detokenizer import Detokenizer
 from engine.emitter import Emitter
 from engine.errors import ConfigError
-from engine.recording import END_TOKEN, Arrival, Guesses, Recording, Turn, Workload
+from engine.recording import Recording
 from engine.reporter import StepCost
 from engine.request import Request, SamplingParams
 from engine.virtual_time import SimulatedRunner, VirtualClock
+from engine.workload import END_TOKEN, Arrival, Guesses, Turn, Workload
 
 EVENTS_PER_KEY = 256
 WRONG_GUESS = -2  # is no token of any answer
@@ -95,6 +96,9 @@ class _Simulation:
         )
         if config.speculative != NO_SPECULATION:
             self._core.scheduler.propose = self._propose
+        if config.enable_prefix_caching:
+            for prefix in work.cached:
+                self._core.scheduler.kv.prefill_cache(prefix)
         self._core.emitter.emit(events.Hello, **_hello(config, original))
         self._core.reporter.key()
 

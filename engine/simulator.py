@@ -20,9 +20,10 @@ from engine.cost_model import fit, load_cost_model
 from engine.errors import ConfigError, StepscopeError
 from engine.flags import add_config_flags
 from engine.knobs import FIELDS, changed
-from engine.recording import Recording, Workload, read_recording, understood, workload, write_recording
+from engine.recording import Recording, read_recording, understood, write_recording
 from engine.simulation import NO_SPECULATION, check_hello, known_fields, simulate
 from engine.summary import summarize, table
+from engine.workload import Workload, workload
 
 FITTED = "fitted"
 
@@ -38,6 +39,9 @@ def recorded_config(recording: Recording) -> EngineConfig:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m engine.simulator", description=__doc__.split("\n")[0])
     parser.add_argument("recording", type=Path, metavar="RECORDING", help="a .jsonl.gz to replay")
+    parser.add_argument(
+        "--last-run", action="store_true", help="replay only what came since the engine last had nothing to do"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the simulated events as a recording")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers")
     parser.add_argument("--save-cost-model", type=Path, metavar="FILE", help="write the cost model that was used")
@@ -48,10 +52,11 @@ def main(argv: list[str] | None = None) -> int:
     try:
         recording = read_recording(args.recording)
         with understood(str(args.recording)):
-            before = recorded_config(recording)
             check_hello(recording.hello)
+            work = workload(recording, last_run=args.last_run)
+            before = recorded_config(recording.since(work.start))
         config = dataclasses.replace(before, **{"cost_model": FITTED, **given})
-        return _replay(recording, _resized(before, config), frozenset(given), args)
+        return _replay(recording, work, _resized(before, config), frozenset(given), args)
     except StepscopeError as error:
         print(error, file=sys.stderr)
         return 2
@@ -74,9 +79,12 @@ def _resized(before: EngineConfig, config: EngineConfig) -> EngineConfig:
     return config
 
 
-def _replay(recording: Recording, config: EngineConfig, given: Collection[str], args: argparse.Namespace) -> int:
+def _replay(
+    recording: Recording, work: Workload, config: EngineConfig, given: Collection[str], args: argparse.Namespace
+) -> int:
+    run = recording.since(work.start)
     with understood(str(args.recording)):
-        work, was = workload(recording), summarize(recording)
+        was = summarize(run)
     if not work.arrivals:
         raise ConfigError(f"{args.recording} holds no request that was answered: there is nothing to replay.")
     if config.cost_model == FITTED:
@@ -86,7 +94,7 @@ def _replay(recording: Recording, config: EngineConfig, given: Collection[str], 
     else:
         cost, how = load_cost_model(config.cost_model), config.cost_model
     started = time.perf_counter()
-    replayed = simulate(work, config, cost, recording.hello, given)
+    replayed = simulate(work, config, cost, run.hello, given)
     took = time.perf_counter() - started
     now = summarize(replayed)
     simulated = recording.hello.get("simulated") or recording.hello["config"]["model"] == SCRIPTED_MODEL

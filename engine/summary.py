@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from engine.recording import Recording
+from engine.recording import Json, Recording
 
 PERCENTILES = (50, 95, 99)
 
@@ -32,6 +32,7 @@ class Summary:
     cached_tokens: int  # prompt tokens found in the prefix cache at first admission
     peak_blocks: int  # referenced
     max_step_tokens: int
+    worst_gap_us: int | None  # longest time between two deliveries of one request
     ttft_us: dict[str, float | None]
     tpot_us: dict[str, float | None]
 
@@ -50,7 +51,7 @@ def summarize(recording: Recording) -> Summary:
     makespan = max(0, max(ends) - min(starts)) if ends else 0
     output = sum(row["out"] for row in rows)
     timed = [event["timings"] for event in finished if not event["timings"]["gated_us"]]
-    slots = recording.hello["config"]["max_num_seqs"] * len(steps)
+    slots = _slot_steps(recording)
     return Summary(
         makespan_us=makespan,
         num_steps=len(steps),
@@ -67,9 +68,37 @@ def summarize(recording: Recording) -> Summary:
         cached_tokens=sum(event["cached"] for event in admitted),
         peak_blocks=max((step["blocks"]["referenced"] for step in steps), default=0),
         max_step_tokens=max((step["num_scheduled_tokens"] for step in steps), default=0),
+        worst_gap_us=_worst_gap_us(steps, {event["request"] for event in finished if event["timings"]["gated_us"]}),
         ttft_us=_percentiles([times["ttft_us"] for times in timed]),
         tpot_us=_percentiles([times["tpot_us"] for times in timed]),
     )
+
+
+def _slot_steps(recording: Recording) -> int:
+    """Slots over all steps; their number can be changed in between."""
+    slots, total = recording.hello["config"]["max_num_seqs"], 0
+    for event in recording.events:
+        if event["kind"] == "step":
+            total += slots
+        elif event["kind"] == "config":
+            slots = event["changed"].get("max_num_seqs", slots)
+        elif event["kind"] == "key":
+            slots = event["state"].get("config", {}).get("max_num_seqs", slots)
+    return int(total)
+
+
+def _worst_gap_us(steps: Sequence[Json], left_out: Collection[str]) -> int | None:
+    last: dict[str, int] = {}
+    worst = None
+    for step in steps:
+        for row in step["rows"]:
+            request = row["request"]
+            if not row["out"] or request in left_out:
+                continue
+            if request in last:
+                worst = max(worst or 0, step["accepted_us"] - last[request])
+            last[request] = step["accepted_us"]
+    return worst
 
 
 def _percentiles(samples: Sequence[float | None]) -> dict[str, float | None]:
@@ -118,6 +147,7 @@ _LINES: list[tuple[str, str, Any]] = [
     ("preemptions", "", lambda run: run.preemptions),
     ("tokens lost", "", lambda run: run.lost_tokens),
     ("prefix hits, tokens", "", lambda run: run.cached_tokens),
+    ("longest gap between tokens", "ms", lambda run: run.worst_gap_us),
     *((f"TTFT {p}", "ms", lambda run, p=p: run.ttft_us[p]) for p in ("p50", "p95", "p99")),
     *((f"TPOT {p}", "ms", lambda run, p=p: run.tpot_us[p]) for p in ("p50", "p95", "p99")),
 ]

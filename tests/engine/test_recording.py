@@ -6,8 +6,9 @@ import json
 import pytest
 
 from engine.errors import LoadError
-from engine.recording import END_TOKEN, Guesses, Recording, Turn, read_recording, workload, write_recording
+from engine.recording import Recording, read_recording, write_recording
 from engine.scripted import EOS
+from engine.workload import END_TOKEN, Guesses, Turn, workload
 from tests.engine.harness import scripted
 from tests.engine.recorded import Recorder
 

@@ -9,12 +9,13 @@ from app.state import fold
 from engine.config import EngineConfig
 from engine.cost_model import fit
 from engine.errors import ConfigError
-from engine.recording import Recording, read_recording, workload, write_recording
+from engine.recording import Recording, read_recording, write_recording
 from engine.scripted import EOS, scripted_facts
 from engine.simulation import simulate
 from engine.simulator import main
 from engine.summary import summarize
 from engine.virtual_time import paced_runner
+from engine.workload import workload
 from tests.engine.recorded import PACE, Recorder
 
 
@@ -130,6 +131,73 @@ def test_a_prompt_that_would_not_fit_is_refused_and_the_rest_goes_on():
     summary = summarize(replay(recording, max_model_len=100))
     assert summary.num_rejected > 0
     assert summary.num_finished + summary.num_rejected == 12
+
+
+# -- of several runs the last ------------------------------------------------------------------------------------
+
+
+def two_runs(**config):
+    """The second run begins when the first one's end is long past, and with words that the first one left cached."""
+    recorder = Recorder(**{"num_blocks": 64, "max_num_seqs": 4} | config)
+    for index in range(6):
+        recorder.at(index * 1000, "shared" * 12 + str(index), 10)
+    recorder.turn(20_000_000, max_num_seqs=2)
+    for index in range(7):
+        recorder.at(30_000_000 + index * 1000, "shared" * 12 + str(index % 3) + "second" * 8, 12)
+    return recorder.recording()
+
+
+def test_the_last_run_is_replayed_with_what_the_one_before_left_in_the_cache_and_the_knobs():
+    recording = two_runs()
+    work = workload(recording, last_run=True)
+    run = recording.since(work.start)
+    assert summarize(run).cached_tokens > 7 * 64
+    replayed = simulate(work, EngineConfig(**run.hello["config"]), PACE, run.hello)
+    first = run.steps()[0]["step"]
+
+    def decisions(steps):
+        kept = ("start_us", "accepted_us", "rows", "waiting", "ended_by")
+        return [{name: step[name] for name in kept} for step in json.loads(json.dumps(steps))]
+
+    assert decisions(replayed.steps()) == decisions(run.steps())
+    assert (replayed.steps()[0]["step"], first > 1) == (1, True)
+    assert (len(work.arrivals), run.hello["config"]["max_num_seqs"]) == (7, 2)
+
+
+def test_the_simulated_run_begins_with_a_key_that_holds_the_cached_blocks():
+    recording = two_runs()
+    work = workload(recording, last_run=True)
+    key = simulate(work, EngineConfig(**recording.hello["config"]), PACE, recording.hello).events[0]
+    counts = key["state"]["blocks"]["counts"]
+    assert (key["kind"], counts["cached_idle"] > 0, counts["referenced"]) == ("key", True, 0)
+
+
+def test_a_cache_that_was_reset_between_two_runs_leaves_nothing():
+    recording = two_runs()
+    start = workload(recording, last_run=True).start
+    recording.events.insert(start, {"kind": "cache_reset"})
+    assert workload(recording, last_run=True).cached == []
+
+
+def test_a_recording_that_begins_within_its_last_run_does_not_hold_it():
+    recorder = Recorder()
+    recorder.at(0, "first", 20)
+    recorder.at(50_000, "second", 20)
+    recorder.harness.core.reporter.key()
+    recording = recorder.recording()
+    keys = [index for index, event in enumerate(recording.events) if event["kind"] == "key"]
+    recording = Recording(recording.hello, json.loads(json.dumps(recording.events[keys[-1] :])))
+    with pytest.raises(ConfigError, match="does not reach back to the first arrival"):
+        workload(recording, last_run=True)
+
+
+def test_the_command_replays_the_last_run(tmp_path, capsys):
+    recording = two_runs()
+    write_recording(tmp_path / "r.jsonl.gz", [recording.hello, *recording.events])
+    out = tmp_path / "o.jsonl.gz"
+    assert main([str(tmp_path / "r.jsonl.gz"), "--last-run", "--batching=static", f"--out={out}"]) == 0
+    assert "Simulated: 7 requests arrive when they did" in capsys.readouterr().out
+    assert read_recording(out).hello["config"]["max_num_seqs"] == 2
 
 
 # -- speculation -------------------------------------------------------------------------------------------------

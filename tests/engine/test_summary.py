@@ -42,6 +42,20 @@ def test_preemptions_are_counted_with_what_they_cost():
     assert summary.most_preemptions == max(request.num_preemptions for request in requests)
 
 
+def test_the_worst_gap_is_the_longest_wait_for_a_next_token(recorder):
+    recorder.at(0, "x", 8)
+    recorder.at(30_000, "y" * 200, 2)
+    worst = summarize(recorder.recording()).worst_gap_us
+    assert worst == round(step_us(prefill_token=200, prefill_pair=200 * 201 // 2, decode_row=1, kv_token=4))
+
+
+def test_slots_are_counted_as_many_as_there_were_in_each_step(recorder):
+    recorder.at(0, "x", 3)
+    recorder.turn(5_000_000, max_num_seqs=4)
+    recorder.at(5_000_000, "y", 3)
+    assert summarize(recorder.recording()).slot_occupancy == 6 / (3 * 2 + 3 * 4)
+
+
 def test_gated_times_are_in_no_percentile(recorder):
     recorder.at(0, "x", 3)
     recording = recorder.recording()
