@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.templating import Jinja2Templates
 
-from app import api, assets, completions, health, knobs, metrics, pages, sockets
+from app import api, assets, completions, ghost, health, knobs, metrics, pages, sockets
 from app.conversations import Conversations
 from app.engines import Supervisor
 from app.hub import EngineAway, Hub
@@ -39,6 +39,7 @@ def _routes() -> list[BaseRoute]:
     return [
         Route("/", pages.index),
         Route("/prompts", pages.send_prompts, methods=["POST"]),
+        Route("/compare", pages.compare),
         Route("/requests/{request_id}", pages.request_page),
         Route("/requests/{request_id}/abort", pages.abort, methods=["POST"]),
         Route("/gate", pages.gate, methods=["POST"]),
@@ -61,6 +62,7 @@ def _routes() -> list[BaseRoute]:
         Route("/api/engine", api.engine, methods=["POST"]),
         Route("/api/marks", api.mark, methods=["POST"]),
         Route("/api/recording", api.recording),
+        Route("/api/ghost", ghost.ghost, methods=["POST"]),
         WebSocketRoute("/ws", sockets.viewer),
         WebSocketRoute("/ws/engine", sockets.engine),
         Mount("/static", _Static(directory=assets.find("static")), middleware=[Middleware(GZipMiddleware)]),
@@ -81,6 +83,7 @@ def create_app(hub: Hub, supervisor: Supervisor | None = None) -> Starlette:
                 "templates": templates,
                 "metrics": metrics.Metrics(hub),
                 "conversations": Conversations(),
+                "ghosts": ghost.Line(),
             }
         finally:
             hub.close("Stepscope is shutting down.")

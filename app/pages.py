@@ -59,6 +59,11 @@ async def index(request: Request) -> Response:
     return page
 
 
+async def compare(request: Request) -> Response:
+    """GET /compare: two runs side by side; the browser fetches and folds them."""
+    return _render(request, "compare.html", {"engines": list(request.state.hub.engines)})
+
+
 async def request_page(request: Request) -> Response:
     """GET /requests/{id}: one request; the page looks again by itself until it has ended."""
     hub: Hub = request.state.hub

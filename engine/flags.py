@@ -66,12 +66,13 @@ def config_to_argv(config: EngineConfig) -> list[str]:
     argv: list[str] = []
     for field in dataclasses.fields(EngineConfig):
         value = getattr(config, field.name)
-        if value == field.default:
-            continue
-        if value is True:
-            argv.append(flag(field.name))
-        elif value is False:
-            argv.append("--no-" + flag(field.name)[2:])
-        else:
-            argv.append(f"{flag(field.name)}={value}")
+        if value != field.default:
+            argv.append(setting_to_arg(field.name, value))
     return argv
+
+
+def setting_to_arg(name: str, value: object) -> str:
+    """The flag that gives one field its value."""
+    if value is True:
+        return flag(name)
+    return "--no-" + flag(name)[2:] if value is False else f"{flag(name)}={value}"

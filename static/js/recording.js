@@ -35,7 +35,7 @@ export async function readRecording(engine, segment) {
 }
 
 /** @param {ReadableStream<Uint8Array>} bytes @param {(line: string) => void} take */
-async function eachLine(bytes, take) {
+export async function eachLine(bytes, take) {
   const reader = bytes.getReader();
   const decoder = new TextDecoder();
   let rest = "";

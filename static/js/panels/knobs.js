@@ -87,6 +87,7 @@ export function mountKnobs(page) {
     });
   }
 
+  const ghosts = [...root.querySelectorAll("[data-ghost]")];
   for (const row of rows) row.field.addEventListener("input", () => edit(row));
   form.addEventListener("submit", apply);
   form.noValidate = true;
@@ -107,6 +108,7 @@ export function mountKnobs(page) {
       for (const [name, value] of accepted) if (engine.state.config[name] === value) accepted.delete(name);
       for (const row of rows) row.show({ value: current(row.name), drafts, effect: effects[row.name], done: done.get(row.name) });
       showPlan(parts, changed(), effects, busy);
+      for (const link of ghosts) showGhost(link, engine);
     },
   });
 }
@@ -169,6 +171,16 @@ function showPlan({ apply, discard, plan }, turned, effects, busy) {
   if (apply.textContent !== label) apply.textContent = label;
   const words = busy ? "Applying…" : restart ? "This starts a new engine; you are asked first." : "";
   if (plan.textContent !== words) plan.textContent = words;
+}
+
+/** The way to the last run beside a simulation of it, with one setting turned the other way. */
+function showGhost(link, { id, state }) {
+  const words = {
+    batching: `${state.config.batching === "static" ? "continuous" : "static"} batching`,
+    enable_chunked_prefill: `chunked prefill ${state.config.enable_chunked_prefill ? "off" : "on"}`,
+  }[link.dataset.ghost];
+  link.href = `/compare?ghost=${link.dataset.ghost}&engine=${encodeURIComponent(id)}`;
+  if (link.textContent !== `Compare with ${words}`) link.textContent = `Compare with ${words}`;
 }
 
 /** Say a refusal beside the setting it names, in the API's field or in its sentence (as a name or a flag); else below. */

@@ -197,7 +197,7 @@ function drawEnds(g, plot, lines, { axis, history, palette }) {
   }
 }
 
-function notch(g, x, y, height, palette) {
+export function notch(g, x, y, height, palette) {
   const h = Math.min(8, height / 2);
   g.fillStyle = palette.fault;
   g.beginPath();

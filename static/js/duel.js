@@ -1,0 +1,305 @@
+/**
+ * The page that compares two runs: what each side holds, one axis and one cursor for both, and what may be said.
+ */
+
+import { drawRun, lengthOf, slotsOf, valueAt, xOf } from "./duel_picture.js";
+import { countUpTo, startOf } from "./duel_run.js";
+import { differences, headline, howRun, modeWords, numbersOf, obstacle, seconds, share, verdict } from "./duel_numbers.js";
+import { demoRun, fileRun, ghostRun, lastRun, turnedOver, Unavailable } from "./duel_sources.js";
+import { count, duration, milliseconds, NONE, percent, rate } from "./format.js";
+import { readPalette } from "./palette.js";
+import { renderTable } from "./table.js";
+import { mountTheme } from "./theme.js";
+
+/** A run that goes on is looked at again after so long. */
+const AGAIN_MS = 1500;
+const PLACES = 1000; // of the cursor
+
+document.documentElement.dataset.js = "on";
+
+/** @typedef {{run: import("./duel_run.js").Run | null, from: string, turn: number}} Held `turn` tells a newer choice from an older one */
+const sides = { a: mountSide("a"), b: mountSide("b") };
+const both = Object.values(sides);
+const moment = /** @type {HTMLInputElement} */ (document.getElementById("moment"));
+let unit = /** @type {"time" | "steps"} */ ("time");
+let palette = null;
+let asked = false;
+
+const theme = mountTheme(() => {
+  palette = null;
+  draw();
+});
+
+// -- sides ---------------------------------------------------------------------------------------
+
+function mountSide(id) {
+  const root = document.getElementById(`side-${id}`);
+  const parts = Object.fromEntries([...root.querySelectorAll("[data-part]")].map((node) => [node.dataset.part, node]));
+  const side = { id, root, parts, canvas: root.querySelector("canvas"), run: null, from: "", pace: /** @type {number | null} */ (null), turn: 0, size: { width: 0, height: 0 } };
+  const engine = () => parts.engine?.value ?? "";
+  parts.last.addEventListener("click", () => takeLast(side, engine()));
+  parts.file.addEventListener("change", () => parts.file.files[0] && takeFile(side, parts.file.files[0]));
+  parts.simulate.addEventListener("click", () => takeGhost(side, engine(), parts.ghost.value));
+  root.addEventListener("dragover", (event) => {
+    event.preventDefault();
+    root.classList.add("dropping");
+  });
+  root.addEventListener("dragleave", () => root.classList.remove("dropping"));
+  root.addEventListener("drop", (event) => {
+    event.preventDefault();
+    root.classList.remove("dropping");
+    if (event.dataTransfer.files[0]) takeFile(side, event.dataTransfer.files[0]);
+  });
+  new ResizeObserver(() => {
+    const box = side.canvas.getBoundingClientRect();
+    const scale = window.devicePixelRatio || 1;
+    side.size = { width: Math.floor(box.width), height: Math.floor(box.height) };
+    side.canvas.width = Math.round(side.size.width * scale);
+    side.canvas.height = Math.round(side.size.height * scale);
+    draw();
+  }).observe(side.canvas);
+  side.canvas.addEventListener("pointermove", ({ clientX }) => pointTo(side, clientX));
+  return side;
+}
+
+/**
+ * Fill a side; a later choice for it overtakes this one. What is there stays until something else has come.
+ * @param {() => Promise<import("./duel_run.js").Run>} get
+ * @returns {Promise<import("./duel_run.js").Run | null>} null when it could not be had, or is not wanted any more
+ */
+async function fill(side, from, get, busy = "Reading…") {
+  side.turn += 1;
+  const { turn } = side;
+  side.parts.error.textContent = "";
+  side.parts.busy.textContent = busy;
+  try {
+    const run = await get();
+    if (side.turn !== turn) return null;
+    Object.assign(side, { run, from, pace: null });
+    return run;
+  } catch (error) {
+    if (side.turn !== turn) return null;
+    if (!(error instanceof Unavailable)) console.error("a run could not be read", error);
+    side.parts.error.textContent = error instanceof Unavailable ? error.message : "This recording cannot be understood.";
+    return null;
+  } finally {
+    if (side.turn === turn) side.parts.busy.textContent = "";
+    show();
+  }
+}
+
+/** An engine's last run, looked at again until it is over. @returns {Promise<import("./duel_run.js").Run | null>} */
+async function takeLast(side, engine) {
+  for (;;) {
+    const run = await fill(side, "last run", () => lastRun(engine));
+    if (!run || run.over || run.lost) return run;
+    const { turn } = side;
+    await new Promise((go) => setTimeout(go, AGAIN_MS));
+    if (side.turn !== turn) return null;
+  }
+}
+
+function takeFile(side, file) {
+  side.parts.file.value = "";
+  return fill(side, file.name, () => fileRun(file));
+}
+
+/** The other side gets the run as it was, this one what another mode would have made of it. */
+async function takeGhost(side, engine, name) {
+  side.turn += 1;
+  const { turn } = side;
+  side.parts.busy.textContent = "The ghost follows when the run is over.";
+  const run = await takeLast(side === sides.a ? sides.b : sides.a, engine);
+  if (side.turn !== turn) return;
+  side.parts.busy.textContent = "";
+  if (run && (await fill(side, "ghost", () => ghostRun(engine, turnedOver(name, run.config)), "Simulating…"))) checkPace(side, engine, run);
+}
+
+/** How well a ghost's pace foretells the run that took place. */
+async function checkPace(ghost, engine, run) {
+  const { turn } = ghost;
+  const again = await ghostRun(engine, {}).catch(() => null);
+  if (ghost.turn !== turn || again?.arrivals.length !== run.arrivals.length) return;
+  ghost.pace = numbersOf(again).makespan;
+  show();
+}
+
+// -- what is shown -------------------------------------------------------------------------------
+
+const FIGURES = {
+  makespan: { words: "until all had finished", show: (n) => seconds(n.makespan) },
+  gap: { words: "longest wait for a next token", show: (n) => duration(n.gap) },
+  ttft: { words: "median wait for a first token", show: (n) => duration(n.ttft) },
+};
+
+const ROWS = [
+  ["requests finished", (n) => `${count(n.finished)} of ${count(n.requests)}`],
+  ["time until all had finished, s", (n) => (n.makespan === null ? NONE : (n.makespan / 1e6).toFixed(2)), "makespan"],
+  ["output tok/s", (n) => rate(n.rate), "rate"],
+  ["TTFT p50, ms", (n) => milliseconds(n.ttft), "ttft"],
+  ["TPOT p50, ms", (n) => milliseconds(n.tpot), "tpot"],
+  ["longest gap between tokens, ms", (n) => milliseconds(n.gap), "gap"],
+  ["slot occupancy", (n) => percent(n.occupancy), "occupancy"],
+  ["steps", (n) => count(n.steps), "steps"],
+  ["output tokens", (n) => count(n.outputTokens), "outputTokens"],
+  ["prompt tokens computed", (n) => count(n.prefillTokens), "prefillTokens"],
+  ["prompt tokens from the cache", (n) => count(n.cached)],
+  ["preemptions", (n) => count(n.preemptions)],
+];
+
+function show() {
+  const { a, b } = sides;
+  const differing = a.run && b.run ? differences(a.run, b.run) : [];
+  const numbers = { a: a.run && numbersOf(a.run), b: b.run && numbersOf(b.run) };
+  for (const side of both) showSide(side, numbers[side.id], differing);
+  const why = !a.run || !b.run ? "One side is empty: take a run for it." : obstacle(a.run, b.run);
+  write(document.getElementById("verdict"), why ?? verdict(a.run, b.run, numbers, differing));
+  write(document.getElementById("how"), a.run && b.run ? howWords(a, b, numbers) : "");
+  renderTable(document.getElementById("numbers"), twin(numbers, why === null), null);
+  draw();
+}
+
+function showSide({ run, from, parts }, numbers, differing) {
+  parts.label.hidden = parts.from.hidden = !run;
+  if (!run) return;
+  write(parts.mode, modeWords(run, differing) || run.config.batching);
+  write(parts.label, run.hello.simulated ? "simulated" : run.gated ? "gated" : "measured");
+  write(parts.from, run.turned.size ? `${from}; turned while it ran: ${[...run.turned].join(", ")}` : from);
+  const figure = FIGURES[headline(differing)];
+  write(parts.big, figure.show(numbers));
+  write(parts["big-words"], figure.words);
+  write(parts.rate, `${rate(numbers.rate)} tok/s`);
+  write(parts.ttft, duration(numbers.ttft));
+  write(parts.gap, duration(numbers.gap));
+  write(parts.occupancy, percent(numbers.occupancy));
+}
+
+/** How both came about, and what in it is not the mode's doing. */
+function howWords(a, b, numbers) {
+  const ghosts = both.filter(({ run }) => isVirtual(run)).map(({ id }) => id.toUpperCase());
+  const cached = numbers.b.cached - numbers.a.cached;
+  const luck = ghosts.length === 0 && cached !== 0 ? ` ${cached > 0 ? "B" : "A"} found ${count(Math.abs(cached))} more prompt tokens in the prefix cache.` : "";
+  if (ghosts.length === 2) return "Both are simulated, in virtual time: the scheduler decides as it would, each step takes what a cost model says. Aligned at t = 0.";
+  if (ghosts.length === 0) return howRun(a.run, b.run) + luck;
+  const [ghost] = ghosts;
+  const [real, { pace }] = ghost === "A" ? ["B", a] : ["A", b];
+  const check = pace === null ? "" : ` (${real} itself would be foretold at ${seconds(pace)})`;
+  return `${ghost} is a ghost: ${real}’s arrivals, replayed in virtual time. What it schedules is exact; how long its steps take is foretold from the engine’s own${check}. Aligned at t = 0.`;
+}
+
+/** Whether nothing ran: a scripted engine is simulated too, but takes its time. */
+function isVirtual({ hello }) {
+  return hello.epoch.endsWith("-simulated");
+}
+
+function twin({ a, b }, comparable) {
+  const cell = (numbers, of) => (numbers ? of(numbers) : NONE);
+  return {
+    columns: ["", "A", "B", "B in parts of A"],
+    rows: ROWS.map(([words, of, name]) => ({ cells: [words, cell(a, of), cell(b, of), comparable && name && a[name] && b[name] !== null ? share(b[name] / a[name]) : NONE] })),
+  };
+}
+
+function write(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+// -- pictures and the cursor ---------------------------------------------------------------------
+
+function axisOf() {
+  return { unit, span: Math.max(...both.map(({ run }) => lengthOf(run, unit))), slots: Math.max(...both.map(({ run }) => slotsOf(run))) };
+}
+
+function draw() {
+  if (asked) return;
+  asked = true;
+  requestAnimationFrame(() => {
+    asked = false;
+    palette ??= readPalette();
+    const axis = axisOf();
+    for (const side of both) drawSide(side, axis);
+    showMoment();
+  });
+}
+
+function drawSide({ canvas, run, size, parts }, axis) {
+  if (!size.width) return;
+  const g = canvas.getContext("2d", { alpha: false });
+  const scale = window.devicePixelRatio || 1;
+  g.setTransform(scale, 0, 0, scale, 0, 0);
+  g.fillStyle = palette.well;
+  g.fillRect(0, 0, size.width, size.height);
+  g.font = palette.font;
+  g.textBaseline = "middle";
+  parts.empty.hidden = run !== null;
+  if (!run) return;
+  const ended = unit === "steps" ? `all finished after ${count(run.steps.length)} steps` : `all finished at ${seconds(lengthOf(run, "time"))}`;
+  drawRun(g, size, run, axis, palette, ended);
+  canvas.setAttribute("aria-label", `Slots over ${unit}, ${ended}`);
+}
+
+function pointTo(side, clientX) {
+  const { left } = side.canvas.getBoundingClientRect();
+  const axis = axisOf();
+  if (axis.span) moveTo((valueAt(clientX - left, side.size.width, axis) / axis.span) * PLACES);
+}
+
+function moveTo(place) {
+  moment.value = String(place);
+  showMoment();
+}
+
+/** The line over both pictures, and what each side did at that moment. */
+function showMoment() {
+  const axis = axisOf();
+  const value = (Number(moment.value) / PLACES) * axis.span;
+  const words = unit === "steps" ? `step ${count(Math.floor(value))}` : seconds(value);
+  write(document.getElementById("at"), words);
+  moment.setAttribute("aria-valuetext", [words, ...both.map(({ id, run }) => run && `${id.toUpperCase()}: ${momentWords(run, value)}`)].filter(Boolean).join("; "));
+  for (const { run, parts, size } of both) {
+    parts.cursor.hidden = !run;
+    parts.cursor.style.left = `${xOf(value, size.width, axis)}px`;
+    write(parts.moment, run ? momentWords(run, value) : "");
+  }
+}
+
+function momentWords(run, value) {
+  const at = unit === "steps" ? (run.steps[Math.min(Math.floor(value), run.steps.length) - 1]?.accepted_us ?? startOf(run)) : startOf(run) + value;
+  const { running, waiting, finished } = run.moments[countUpTo(run.moments, at, (each) => each.at) - 1] ?? { running: 0, waiting: 0, finished: 0 };
+  return `${count(running)} running, ${count(waiting)} waiting, ${count(finished)} of ${count(run.arrivals.length)} finished`;
+}
+
+// -- the page ------------------------------------------------------------------------------------
+
+document.getElementById("theme").addEventListener("click", theme.toggle);
+moment.addEventListener("input", showMoment);
+for (const radio of document.querySelectorAll("input[name=unit]")) {
+  radio.addEventListener("change", () => {
+    unit = radio.value;
+    draw();
+  });
+}
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (by) moveTo(Number(moment.value) + by * (event.shiftKey ? PLACES / 20 : PLACES / 200));
+  else if (event.key.toLowerCase() === "t") theme.toggle();
+  else return;
+  event.preventDefault();
+});
+
+const wanted = new URLSearchParams(location.search);
+for (const { parts } of both) if (parts.engine && wanted.has("engine")) parts.engine.value = wanted.get("engine");
+if (wanted.has("ghost")) {
+  sides.b.parts.ghost.value = wanted.get("ghost");
+  takeGhost(sides.b, wanted.get("engine") ?? sides.b.parts.engine?.value ?? "", wanted.get("ghost"));
+} else {
+  fill(sides.a, "demo", () => demoRun("static"));
+  fill(sides.b, "demo", () => demoRun("continuous"));
+}
+
+/** For tests and the curious: read only. */
+window.duel = Object.freeze({
+  numbers: () => Object.fromEntries(both.map(({ id, run }) => [id, run && numbersOf(run)])),
+  ready: () => both.every(({ run, parts }) => run !== null && parts.busy.textContent === ""),
+});

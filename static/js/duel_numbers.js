@@ -1,0 +1,166 @@
+/**
+ * What two runs amount to: the numbers of each, as engine/summary.py has them, and what may be said of both. Pure.
+ *
+ * @typedef {import("./duel_run.js").Run} Run
+ */
+
+import { count, duration, plural } from "./format.js";
+import { percentile, samplesOf } from "./metrics.js";
+import { startOf } from "./duel_run.js";
+
+/** @param {Run} run */
+export function numbersOf(run) {
+  const start = startOf(run);
+  const done = run.steps.filter(({ rows }) => rows.length);
+  const makespan = done.length ? done.at(-1).accepted_us - start : null;
+  const sum = (of) => run.steps.reduce((total, step) => total + of(step), 0);
+  const outputTokens = sum(({ rows }) => rows.reduce((total, { out }) => total + out, 0));
+  const slotSteps = sum(({ num_slots }) => num_slots);
+  return {
+    requests: run.arrivals.length,
+    finished: run.ends.length,
+    makespan,
+    steps: run.steps.length,
+    outputTokens,
+    rate: makespan ? (outputTokens / makespan) * 1e6 : null,
+    ttft: percentile(samplesOf(run.ends, "ttft_us"), 50),
+    tpot: percentile(samplesOf(run.ends, "tpot_us"), 50),
+    gap: worstGap(run),
+    occupancy: slotSteps ? sum(({ rows }) => rows.length) / slotSteps : null,
+    prefillTokens: sum(({ num_prefill_tokens }) => num_prefill_tokens),
+    cached: run.cached,
+    preemptions: run.preemptions,
+  };
+}
+
+/** The longest time between two deliveries of one request. */
+function worstGap(run) {
+  const gated = new Set(run.ends.filter(({ timings }) => timings.gated_us > 0).map(({ request }) => request));
+  const last = new Map();
+  let worst = null;
+  for (const step of run.steps) {
+    for (const { request, out } of step.rows) {
+      if (!out || gated.has(request)) continue;
+      if (last.has(request)) worst = Math.max(worst ?? 0, step.accepted_us - last.get(request));
+      last.set(request, step.accepted_us);
+    }
+  }
+  return worst;
+}
+
+// -- what each is called -------------------------------------------------------------------------
+
+const onOff = (name) => (value) => `${name} ${value ? "on" : "off"}`;
+const MODES = {
+  batching: (value) => value,
+  enable_chunked_prefill: onOff("chunked prefill"),
+  enable_prefix_caching: onOff("prefix cache"),
+  speculative: (value) => (value === "none" ? "no guessing" : `guessing ${value}`),
+  scheduling_policy: (value) => value,
+  max_num_seqs: (value) => plural(value, "slot"),
+  max_num_batched_tokens: (value) => `budget ${count(value)}`,
+  long_prefill_token_threshold: (value) => `chunks of ${value ? count(value) : "any length"}`,
+  num_blocks: (value) => plural(value, "block"),
+  block_size: (value) => `${count(value)} tokens a block`,
+  kv_cache_dtype: (value) => `KV as ${value}`,
+  max_model_len: (value) => `${count(value)} tokens at most`,
+  watermark: (value) => `watermark ${value}`,
+};
+
+/** The settings in which two runs differ. @param {Run} one @param {Run} other */
+export function differences(one, other) {
+  return Object.keys(MODES).filter((name) => one.config[name] !== other.config[name]);
+}
+
+/** What distinguishes a run, in a few words: "static", "chunked prefill off, budget 2,048". */
+export function modeWords(run, differing) {
+  return differing.map((name) => MODES[name](run.config[name])).join(", ");
+}
+
+/** The number that matters for what was changed: time to the end, unless it was changed for another one's sake. */
+export function headline(differing) {
+  if (differing.includes("batching")) return "makespan";
+  if (differing.includes("enable_chunked_prefill")) return "gap";
+  return differing.includes("enable_prefix_caching") ? "ttft" : "makespan";
+}
+
+// -- what may be said ----------------------------------------------------------------------------
+
+/** Offsets may differ by as much: the same burst, sent twice, does not arrive in the same microseconds. */
+const LEEWAY_US = 250_000;
+const LEEWAY = 0.05;
+/** Below it two times are the same. */
+const EQUAL = 0.01;
+
+/** Why nothing is said of the difference, as a sentence; null when both did the same work. */
+export function obstacle(a, b) {
+  for (const [name, run] of [["A", a], ["B", b]]) {
+    if (run.cut) return `The recording of ${name} does not reach back to its first arrival, so the two are not compared.`;
+    if (run.lost) return `Events of ${name} are missing, so the two are not compared.`;
+    if (!run.over) return `${name} still runs: ${count(run.ends.length)} of ${count(run.arrivals.length)} requests have finished.`;
+    if (run.gated) return `${name} was paused or stepped by hand: its times are no measurements, so the two are not compared.`;
+  }
+  const unlike = unlikeArrivals(a, b);
+  if (unlike) return `${unlike}, so the two are not compared.`;
+  const [one, other] = [numbersOf(a).outputTokens, numbersOf(b).outputTokens];
+  if (Math.abs(one - other) > LEEWAY * one) return `The answers are not equally long (A ${count(one)} tokens, B ${count(other)}), so the two are not compared. Temperature 0 makes them so.`;
+  return null;
+}
+
+/** How the arrivals of two runs differ, in words; null when they do not. */
+function unlikeArrivals(a, b) {
+  if (a.arrivals.length !== b.arrivals.length) return `A had ${plural(a.arrivals.length, "request")}, B ${count(b.arrivals.length)}`;
+  const [from, since] = [startOf(a), startOf(b)];
+  const leeway = Math.max(LEEWAY_US, LEEWAY * Math.max(numbersOf(a).makespan ?? 0, numbersOf(b).makespan ?? 0));
+  // Those that come together come in any order.
+  const sorted = (run) => [...run.arrivals].sort((one, other) => one.prompt - other.prompt || one.most - other.most || one.at - other.at);
+  const others = sorted(b);
+  const pairs = sorted(a).map((one, i) => [one, others[i]]);
+  if (pairs.some(([one, other]) => one.prompt !== other.prompt || one.most !== other.most)) return "A and B had requests of other lengths";
+  if (pairs.some(([one, other]) => Math.abs(one.at - from - (other.at - since)) > leeway)) return "The requests of A and B did not come at the same times";
+  return null;
+}
+
+/** "B (continuous) finished the same 24 requests in 0.52 of A’s time: 12.6 s instead of 24.3 s." */
+export function verdict(a, b, numbers, differing) {
+  const words = modeWords(b, differing);
+  const name = words ? `B (${words})` : "B";
+  const work = a.arrivals.length === 1 ? "the same request" : `the same ${count(a.arrivals.length)} requests`;
+  const ratio = numbers.b.makespan / numbers.a.makespan;
+  const times = `${seconds(numbers.b.makespan)} instead of ${seconds(numbers.a.makespan)}`;
+  return `${name} ${endWords(ratio, work, times)}.${aside(headline(differing), numbers)}`;
+}
+
+function endWords(ratio, work, times) {
+  if (Math.abs(ratio - 1) < EQUAL) return `finished ${work} in A’s time, to within 1 %`;
+  return ratio < 1 ? `finished ${work} in ${share(ratio)} of A’s time: ${times}` : `took ${share(ratio)} times as long as A for ${work}: ${times}`;
+}
+
+/** A second sentence, where another number than the end is what matters. */
+function aside(name, { a, b }) {
+  if (name === "makespan" || a[name] === null || b[name] === null) return "";
+  const what = name === "gap" ? "Its longest wait for a next token" : "Its median wait for a first token";
+  return ` ${what} was ${duration(b[name])}, A’s ${duration(a[name])}.`;
+}
+
+/** Two digits that matter: "0.52", "1.9", "14". */
+export function share(ratio) {
+  return ratio >= 10 ? count(ratio) : ratio.toFixed(ratio < 1.95 ? 2 : 1);
+}
+
+/** A duration in seconds, as far as it can be read across a room. @param {number | null} us */
+export function seconds(us) {
+  return us === null ? "–" : `${(us / 1e6).toFixed(us < 10_000_000 ? 2 : 1)} s`;
+}
+
+/** "Run in turn …": how two runs that took place came about, from their clocks and machines. */
+export function howRun(a, b) {
+  if (a.hello.epoch === b.hello.epoch && startOf(a) === startOf(b)) return "A and B are one and the same run.";
+  const wall = (run) => [startOf(run), run.steps.at(-1)?.accepted_us ?? 0].map((us) => us + run.hello.clock_unix_us);
+  const place = ({ hello }) => `${hello.device.type} ${hello.device.name} ${hello.device.num_threads}`;
+  if (place(a) !== place(b)) return `Run on two devices: A on ${a.hello.device.name}, B on ${b.hello.device.name}. Both are aligned at t = 0.`;
+  const [[from, to], [since, until]] = [wall(a), wall(b)];
+  const together = from < until && since < to;
+  if (together) return "Run at the same time on one machine, so each slowed the other. Both are aligned at t = 0.";
+  return "Run in turn on one machine, aligned at t = 0.";
+}

@@ -1,0 +1,76 @@
+/**
+ * Where a side comes from: an engine's last run, a recording from disk, the demo, or a ghost that the server simulates.
+ * Each ends in a run, or in an error whose message is for the person.
+ *
+ * @typedef {import("./duel_run.js").Run} Run
+ */
+
+import { createRunReader } from "./duel_run.js";
+import { eachLine } from "./recording.js";
+
+/** What cannot be had; the message says why. */
+export class Unavailable extends Error {}
+
+const GZIP = [0x1f, 0x8b];
+
+/** @param {string} engine "" for the only one @returns {Promise<Run>} */
+export async function lastRun(engine) {
+  return readResponse(await answer(`/api/recording${query(engine)}`), "No request has arrived yet. Send a burst, then take its run.");
+}
+
+/** @param {string} engine @param {Object<string, any>} settings @returns {Promise<Run>} */
+export async function ghostRun(engine, settings) {
+  const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(settings) };
+  return readResponse(await answer(`/api/ghost${query(engine)}`, options), "The simulation holds no request.");
+}
+
+/** @param {"static" | "continuous"} name @returns {Promise<Run>} */
+export async function demoRun(name) {
+  return readResponse(await answer(`/static/demo/${name}.jsonl.gz`), "The demo holds no request.");
+}
+
+/** @param {File} file a recording, packed or not @returns {Promise<Run>} */
+export async function fileRun(file) {
+  const magic = new Uint8Array(await file.slice(0, 2).arrayBuffer());
+  const packed = GZIP.every((byte, i) => magic[i] === byte);
+  return readRun(file.stream(), packed, `${file.name} holds no request.`);
+}
+
+/**
+ * The setting that is turned the other way in a ghost, by the settings of the run itself.
+ * @param {string} name @param {Object<string, any>} config
+ */
+export function turnedOver(name, config) {
+  if (name === "batching") return { batching: config.batching === "static" ? "continuous" : "static" };
+  if (name === "speculative") return { speculative: "none" };
+  if (name === "max_num_seqs") return { max_num_seqs: Math.max(1, Math.floor(config.max_num_seqs / 2)) };
+  return { [name]: !config[name] };
+}
+
+function query(engine) {
+  return engine ? `?engine=${encodeURIComponent(engine)}` : "";
+}
+
+async function answer(url, options) {
+  const response = await fetch(url, options).catch(() => null);
+  if (response === null) throw new Unavailable("The server cannot be reached.");
+  if (response.ok) return response;
+  const body = await response.json().catch(() => null);
+  throw new Unavailable(body?.error?.message ?? `The server answered ${response.status}.`);
+}
+
+function readResponse(response, none) {
+  return readRun(response.body, true, none);
+}
+
+async function readRun(bytes, packed, none) {
+  const reader = createRunReader();
+  try {
+    await eachLine(packed ? bytes.pipeThrough(new DecompressionStream("gzip")) : bytes, (line) => reader.take(JSON.parse(line)));
+  } catch {
+    throw new Unavailable("This cannot be read as a recording: it is damaged, cut off, or something else.");
+  }
+  const run = reader.run();
+  if (!run || !run.steps.length) throw new Unavailable(none);
+  return run;
+}

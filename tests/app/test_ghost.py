@@ -1,0 +1,120 @@
+"""POST /api/ghost: the last run under other settings, simulated."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from app import ghost
+from engine.recording import Recording, split_epochs
+from engine.summary import summarize
+from tests.app.fakes import FakeEngine
+from tests.app.processes import Served, serving
+from tests.app.test_api import Later
+
+
+def ask(client: httpx.Client, **settings: Any) -> httpx.Response:
+    return client.post("/api/ghost", json=settings)
+
+
+def read(response: httpx.Response) -> Recording:
+    assert response.status_code == 200, response.text
+    lines = gzip.decompress(response.content).decode().splitlines()
+    return split_epochs(map(json.loads, lines))
+
+
+def play(served: Served, *lengths: int) -> None:
+    """Requests of these output lengths, all at once; waits for their ends."""
+    body = {"model": "default", "prompt": "On and on", "ignore_eos": True}
+    calls = [
+        Later(lambda n=n: served.client.post("/v1/completions", json={**body, "max_tokens": n}))  # type: ignore[misc]
+        for n in lengths
+    ]
+    for call in calls:
+        call.response().raise_for_status()
+
+
+@pytest.fixture(scope="module")
+def played() -> Any:
+    """A server that has taken two runs: one request, then nine."""
+    with serving("--scripted-step-ms", "2", "--max-num-seqs", "4") as served:
+        play(served, 5)
+        play(served, 40, 6, 6, 6, 40, 6, 6, 6, 6)
+        yield served
+
+
+def test_the_last_run_under_static_batching_takes_more_steps(played: Served) -> None:
+    same, static = (summarize(read(ask(played.client, **given))) for given in ({}, {"batching": "static"}))
+    assert (same.num_finished, static.num_finished) == (9, 9)
+    assert same.output_tokens == static.output_tokens == 122
+    assert static.num_steps > same.num_steps
+
+
+def test_a_ghost_says_that_it_is_simulated_and_holds_no_text(played: Served) -> None:
+    recording = read(ask(played.client, batching="static"))
+    assert recording.hello["simulated"] is True
+    assert recording.hello["config"]["batching"] == "static"
+    assert not [event for event in recording.events if event["kind"] == "text"]
+
+
+def test_without_chunked_prefill_the_budget_holds_a_whole_prompt(played: Served) -> None:
+    config = read(ask(played.client, enable_chunked_prefill=False)).hello["config"]
+    assert config["max_num_batched_tokens"] >= config["max_model_len"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "param"),
+    [
+        ({"batching": "dynamic"}, "batching"),
+        ({"max_num_seqs": 0}, "max_num_seqs"),
+        ({"max_num_seqs": "two"}, "max_num_seqs"),
+        ({"num_blocks": None}, "num_blocks"),
+        ({"model": "other"}, "model"),
+        ({"nonsense": 1}, "nonsense"),
+    ],
+)
+def test_a_bad_setting_is_named(played: Served, settings: dict[str, Any], param: str) -> None:
+    response = ask(played.client, **settings)
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert error["param"] == param
+    assert param.replace("_", "-") in error["message"].replace("_", "-")
+
+
+def test_what_the_simulator_refuses_is_told_in_its_words(played: Served) -> None:
+    response = ask(played.client, speculative="ngram:2")
+    assert response.status_code == 409
+    assert "cannot be simulated" in response.json()["error"]["message"]
+
+
+def test_before_anything_was_answered_there_is_nothing_to_simulate(engine: FakeEngine, client: httpx.Client) -> None:
+    response = ask(client, batching="static")
+    assert response.status_code == 409
+    assert "nothing to replay" in response.json()["error"]["message"]
+
+
+def test_without_an_engine_there_is_nothing_to_simulate(client: httpx.Client) -> None:
+    assert ask(client, batching="static").status_code == 503
+
+
+def test_a_simulation_that_takes_too_long_is_ended(
+    monkeypatch: pytest.MonkeyPatch, engine: FakeEngine, client: httpx.Client
+) -> None:
+    monkeypatch.setattr(ghost, "LIMIT_S", 0.0)
+    response = ask(client, batching="static")
+    assert response.status_code == 409
+    assert "too long" in response.json()["error"]["message"]
+
+
+def test_a_few_wait_for_their_turn_and_more_are_refused(
+    monkeypatch: pytest.MonkeyPatch, engine: FakeEngine, client: httpx.Client
+) -> None:
+    monkeypatch.setattr(ghost, "MOST_IN_LINE", 2)
+    calls = [Later(lambda: ask(client, batching="static")) for _ in range(3)]
+    answers = [call.response() for call in calls]
+    assert sorted(answer.status_code for answer in answers) == [409, 409, 429]
+    assert all("retry-after" in answer.headers for answer in answers if answer.status_code == 429)
