@@ -95,7 +95,7 @@ async def _simulate(lines: list[str], settings: Json) -> bytes:
     flags = [setting_to_arg(name, value) for name, value in settings.items()]
     with tempfile.TemporaryDirectory(prefix="stepscope-ghost-") as folder:
         await asyncio.to_thread(lambda: Path(folder, _IN).write_bytes(compress(lines)))
-        code, said = await _run(folder, [_IN, "--last-run", f"--out={_OUT}", *flags])
+        code, said = await _run(folder, [_IN, "--last-run", "--with-slow-steps", f"--out={_OUT}", *flags])
         if code == _REFUSED_EXIT:
             raise Problem(409, said or "The simulation could not be made.")
         if code != 0:

@@ -42,6 +42,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--last-run", action="store_true", help="replay only what came since the engine last had nothing to do"
     )
+    parser.add_argument(
+        "--with-slow-steps", action="store_true", help="fit to steps far off the rest too: the machine as it was"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the simulated events as a recording")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers")
     parser.add_argument("--save-cost-model", type=Path, metavar="FILE", help="write the cost model that was used")
@@ -89,7 +92,7 @@ def _replay(
         raise ConfigError(f"{args.recording} holds no request that was answered: there is nothing to replay.")
     if config.cost_model == FITTED:
         with understood(str(args.recording)):
-            fitted = fit(recording.steps())
+            fitted = fit(recording.steps(), leave_out=not args.with_slow_steps)
         cost, how = fitted.model, str(fitted)
     else:
         cost, how = load_cost_model(config.cost_model), config.cost_model

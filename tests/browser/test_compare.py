@@ -1,0 +1,230 @@
+"""/compare: two runs on one axis, their numbers, what is said of them, and the ghost."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from engine.recording import Recording, write_recording
+from engine.summary import summarize
+from tests.app.fakes import until
+from tests.app.processes import Served
+from tests.browser.actions import quiet, wait_for
+from tests.browser.conftest import OpenPage
+from tests.browser.test_accessibility import violations
+from tests.engine.recorded import Recorder
+
+pytestmark = pytest.mark.browser
+
+READY = "window.duel && duel.ready()"
+HTMX = {"HX-Request": "true"}
+
+
+@pytest.fixture
+def duel(open_page: OpenPage, served: Served) -> Page:
+    """The page as it opens, its demo read."""
+    page = open_page(f"{served.url}/compare", ready=False)
+    wait_for(page, READY)
+    return page
+
+
+def part(page: Page, side: str, name: str) -> Any:
+    return page.locator(f"#side-{side} [data-part={name}]")
+
+
+def saved(recording: Recording, path: Path) -> Path:
+    write_recording(path, [recording.hello, *map(as_json, recording.events)])
+    return path
+
+
+def as_json(event: Any) -> Any:
+    return json.loads(json.dumps(event, default=dataclasses.asdict))
+
+
+# -- what one sees at once ---------------------------------------------------------------------------------------
+
+
+def test_the_demo_says_at_once_which_mode_was_faster(duel: Page) -> None:
+    expect(duel.locator("#verdict")).to_have_text(
+        "B (continuous) finished the same 24 requests in 0.46 of A’s time: 7.52 s instead of 16.4 s."
+    )
+    for side, mode in (("a", "static"), ("b", "continuous")):
+        expect(part(duel, side, "mode")).to_have_text(mode)
+        expect(part(duel, side, "label")).to_have_text("simulated")
+
+
+def test_arrow_keys_move_one_moment_over_both_sides(duel: Page) -> None:
+    expect(part(duel, "b", "moment")).to_have_text("0 running, 0 waiting, 24 of 24 finished")
+    for _ in range(5):
+        duel.keyboard.press("Shift+ArrowLeft")
+    expect(duel.locator("#at")).to_have_text("4.10 s")
+    expect(part(duel, "a", "moment")).to_have_text("1 running, 16 waiting, 7 of 24 finished")
+    lefts = {part(duel, side, "cursor").bounding_box()["x"] for side in "ab"}
+    assert len(lefts) == 1
+    duel.check("input[value=steps]")
+    expect(duel.locator("#at")).to_have_text("step 96")
+
+
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_axe_finds_nothing_serious(open_page: OpenPage, served: Served, scheme: str) -> None:
+    page = open_page(f"{served.url}/compare", ready=False, color_scheme=scheme)
+    wait_for(page, READY)
+    assert violations(page) == []
+
+
+def test_a_phone_gets_one_column_and_no_sideways_scroll(open_page: OpenPage, served: Served) -> None:
+    page = open_page(
+        f"{served.url}/compare", ready=False, viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True
+    )
+    wait_for(page, READY)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.locator("#side-a canvas").bounding_box()["height"] > 100  # type: ignore[index]
+
+
+# -- the numbers -------------------------------------------------------------------------------------------------
+
+
+def summary_numbers(recording: Recording) -> dict[str, Any]:
+    """What engine/summary.py has under the page's names."""
+    summary = summarize(recording)
+    return {
+        "finished": summary.num_finished,
+        "makespan": summary.makespan_us,
+        "steps": summary.num_steps,
+        "outputTokens": summary.output_tokens,
+        "rate": pytest.approx(summary.output_tokens_per_s),
+        "ttft": summary.ttft_us["p50"],
+        "tpot": pytest.approx(summary.tpot_us["p50"]),
+        "gap": summary.worst_gap_us,
+        "occupancy": pytest.approx(summary.slot_occupancy),
+        "prefillTokens": summary.prefill_tokens,
+        "cached": summary.cached_tokens,
+        "preemptions": summary.preemptions,
+    }
+
+
+def busy_run() -> Recording:
+    """Nine requests that share beginnings, get preempted, and have a knob turned under them."""
+    recorder = Recorder(num_blocks=16, max_num_seqs=4, max_num_batched_tokens=64, watermark=0.0)
+    for index in range(9):
+        if index == 5:
+            recorder.turn(200_000, max_num_seqs=3)
+        recorder.at(index * 40_000, "shared" * 8 + "abc"[index % 3] * 20 * index, 20 + index)
+    return recorder.recording()
+
+
+def test_the_numbers_are_those_of_the_engines_own_summary(duel: Page, tmp_path: Path) -> None:
+    run = busy_run()
+    part(duel, "a", "file").set_input_files(saved(run, tmp_path / "run.jsonl.gz"))
+    expect(part(duel, "a", "from")).to_contain_text("turned while it ran: max_num_seqs")
+    expected = summary_numbers(run)
+    assert expected["preemptions"] > 0 < expected["cached"]
+    found = duel.evaluate("duel.numbers().a")
+    assert {name: found[name] for name in expected} == expected
+
+
+def test_a_recording_of_several_runs_gives_its_last(duel: Page, tmp_path: Path) -> None:
+    recorder = Recorder()
+    recorder.at(0, "first", 9)
+    for index in range(3):
+        recorder.at(5_000_000, f"second {index}", 5)
+    path = saved(recorder.recording(), tmp_path / "runs.jsonl.gz")
+    drop = """([name, bytes]) => {
+      const data = new DataTransfer();
+      data.items.add(new File([new Uint8Array(bytes)], name));
+      document.querySelector("#side-b").dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true }));
+    }"""
+    duel.evaluate(drop, [path.name, list(path.read_bytes())])
+    expect(part(duel, "b", "from")).to_have_text("runs.jsonl.gz")
+    numbers = duel.evaluate("duel.numbers().b")
+    assert (numbers["requests"], numbers["outputTokens"]) == (3, 15)
+    expect(duel.locator("#verdict")).to_have_text("A had 24 requests, B 3, so the two are not compared.")
+
+
+def test_a_file_that_is_no_recording_is_refused_and_the_side_stays(duel: Page) -> None:
+    for content in (b"\x1f\x8bnot gzip", b"no recording\n", b'{"kind": "step"}\n', b""):
+        part(duel, "a", "file").set_input_files({"name": "x.jsonl", "mimeType": "text/plain", "buffer": content})
+        expect(part(duel, "a", "error")).not_to_be_empty()
+        expect(part(duel, "a", "mode")).to_have_text("static")
+
+
+# -- what may be said --------------------------------------------------------------------------------------------
+
+
+OBSTACLES = {
+    "b.over = false": "B still runs",
+    "a.cut = true": "does not reach back",
+    "b.lost = true": "Events of B are missing",
+    "a.gated = true": "no measurements",
+    "b.arrivals.pop()": "A had 24 requests, B 23",
+    "b.arrivals[3].prompt += 1": "other lengths",
+    "b.arrivals[23].at += 9e6": "same times",
+    "b.steps.splice(9)": "not equally long",
+}
+
+
+def test_a_difference_is_stated_only_of_the_same_work(duel: Page) -> None:
+    changes = ", ".join(f"(a, b) => {{ {change}; }}" for change in OBSTACLES)
+    said = duel.evaluate(
+        f"""async () => {{
+          const {{ demoRun }} = await import("/static/js/duel_sources.js");
+          const {{ obstacle }} = await import("/static/js/duel_numbers.js");
+          const said = [];
+          for (const change of [() => {{}}, {changes}]) {{
+            const [a, b] = await Promise.all([demoRun("static"), demoRun("continuous")]);
+            change(a, b);
+            said.push(obstacle(a, b));
+          }}
+          return said;
+        }}"""
+    )
+    assert said[0] is None
+    for sentence, words in zip(said[1:], OBSTACLES.values(), strict=True):
+        assert words in sentence
+
+
+# -- runs of one's own -------------------------------------------------------------------------------------------
+
+
+def burst(served: Served, **config: Any) -> None:
+    """Eight prompts at once under these settings, to their ends."""
+    served.client.patch("/api/config", json=config).raise_for_status()
+    served.client.post("/prompts", data={"burst": "8", "max_tokens": "24"}, headers=HTMX).raise_for_status()
+    until(lambda: not any(served.state()["queues"].values()), "the end of all requests")
+
+
+def test_two_runs_taken_in_turn_are_said_to_be(duel: Page, served: Served) -> None:
+    quiet(served)
+    for side, batching in (("a", "continuous"), ("b", "static")):
+        burst(served, batching=batching, max_num_seqs=2)
+        part(duel, side, "last").click()
+        expect(part(duel, side, "from")).to_have_text("last run")
+    modes = [part(duel, side, "mode").text_content() for side in "ab"]
+    assert modes == ["continuous", "static"]
+    expect(duel.locator("#how")).to_contain_text("Run in turn on one machine, aligned at t = 0.")
+    assert duel.evaluate("Object.values(duel.numbers()).map(({ finished }) => finished)") == [8, 8]
+
+
+def test_the_knobs_lead_to_the_last_run_beside_its_ghost(open_page: OpenPage, served: Served) -> None:
+    quiet(served)
+    burst(served, batching="continuous", max_num_seqs=2)
+    page = open_page(served.url)
+    page.click("[data-ghost=batching]")
+    wait_for(page, READY)
+    expect(part(page, "b", "from")).to_have_text("ghost")
+    expect(part(page, "b", "label")).to_have_text("simulated")
+    expect(part(page, "a", "from")).to_have_text("last run")
+    expect(page.locator("#verdict")).to_contain_text("B (static)")
+    expect(page.locator("#how")).to_contain_text("B is a ghost: A’s arrivals, replayed in virtual time.")
+    expect(page.locator("#how")).to_contain_text("A itself would be foretold at")
+
+
+def test_a_ghost_that_cannot_be_is_refused_in_words(open_page: OpenPage, served: Served, faults: list[str]) -> None:
+    page = open_page(f"{served.url}/compare?ghost=nonsense", ready=False)
+    expect(page.locator("#side-b [data-part=error]")).to_contain_text("nonsense cannot be given here")
+    faults[:] = [fault for fault in faults if "400" not in fault]
