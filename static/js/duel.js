@@ -4,9 +4,10 @@
 
 import { drawRun, lengthOf, slotsOf, valueAt, xOf } from "./duel_picture.js";
 import { countUpTo, startOf } from "./duel_run.js";
-import { differences, headline, howRun, modeWords, numbersOf, obstacle, seconds, share, verdict } from "./duel_numbers.js";
+import { differences, headline, modeWords, numbersOf, obstacle, seconds, verdict } from "./duel_numbers.js";
 import { demoRun, fileRun, ghostRun, lastRun, turnedOver, Unavailable } from "./duel_sources.js";
-import { count, duration, milliseconds, NONE, percent, rate } from "./format.js";
+import { FIGURES, foretold, howWords, twin } from "./duel_words.js";
+import { count, duration, percent, rate } from "./format.js";
 import { readPalette } from "./palette.js";
 import { renderTable } from "./table.js";
 import { mountTheme } from "./theme.js";
@@ -35,7 +36,7 @@ const theme = mountTheme(() => {
 function mountSide(id) {
   const root = document.getElementById(`side-${id}`);
   const parts = Object.fromEntries([...root.querySelectorAll("[data-part]")].map((node) => [node.dataset.part, node]));
-  const side = { id, root, parts, canvas: root.querySelector("canvas"), run: null, from: "", pace: /** @type {number | null} */ (null), turn: 0, size: { width: 0, height: 0 } };
+  const side = { id, root, parts, canvas: root.querySelector("canvas"), run: null, from: "", turn: 0, size: { width: 0, height: 0 } };
   const engine = () => parts.engine?.value ?? "";
   parts.last.addEventListener("click", () => takeLast(side, engine()));
   parts.file.addEventListener("change", () => parts.file.files[0] && takeFile(side, parts.file.files[0]));
@@ -75,7 +76,7 @@ async function fill(side, from, get, busy = "Reading…") {
   try {
     const run = await get();
     if (side.turn !== turn) return null;
-    Object.assign(side, { run, from, pace: null });
+    Object.assign(side, { run, from });
     return run;
   } catch (error) {
     if (side.turn !== turn) return null;
@@ -112,50 +113,27 @@ async function takeGhost(side, engine, name) {
   const run = await takeLast(side === sides.a ? sides.b : sides.a, engine);
   if (side.turn !== turn) return;
   side.parts.busy.textContent = "";
-  if (run && (await fill(side, "ghost", () => ghostRun(engine, turnedOver(name, run.config)), "Simulating…"))) checkPace(side, engine, run);
+  if (run) await fill(side, "ghost", () => ghostPair(engine, turnedOver(name, run.config)), "Simulating…");
 }
 
-/** How well a ghost's pace foretells the run that took place. */
-async function checkPace(ghost, engine, run) {
-  const { turn } = ghost;
-  const again = await ghostRun(engine, {}).catch(() => null);
-  if (ghost.turn !== turn || again?.arrivals.length !== run.arrivals.length) return;
-  ghost.pace = numbersOf(again).makespan;
-  show();
+/** A ghost, and the run as it was, foretold at the same pace: a real one had its hiccups, which no ghost has. */
+async function ghostPair(engine, settings) {
+  const [ghost, twin] = await Promise.all([ghostRun(engine, settings), ghostRun(engine, {})]);
+  return Object.assign(ghost, { twin });
 }
 
 // -- what is shown -------------------------------------------------------------------------------
-
-const FIGURES = {
-  makespan: { words: "until all had finished", show: (n) => seconds(n.makespan) },
-  gap: { words: "longest wait for a next token", show: (n) => duration(n.gap) },
-  ttft: { words: "median wait for a first token", show: (n) => duration(n.ttft) },
-};
-
-const ROWS = [
-  ["requests finished", (n) => `${count(n.finished)} of ${count(n.requests)}`],
-  ["time until all had finished, s", (n) => (n.makespan === null ? NONE : (n.makespan / 1e6).toFixed(2)), "makespan"],
-  ["output tok/s", (n) => rate(n.rate), "rate"],
-  ["TTFT p50, ms", (n) => milliseconds(n.ttft), "ttft"],
-  ["TPOT p50, ms", (n) => milliseconds(n.tpot), "tpot"],
-  ["longest gap between tokens, ms", (n) => milliseconds(n.gap), "gap"],
-  ["slot occupancy", (n) => percent(n.occupancy), "occupancy"],
-  ["steps", (n) => count(n.steps), "steps"],
-  ["output tokens", (n) => count(n.outputTokens), "outputTokens"],
-  ["prompt tokens computed", (n) => count(n.prefillTokens), "prefillTokens"],
-  ["prompt tokens from the cache", (n) => count(n.cached)],
-  ["preemptions", (n) => count(n.preemptions)],
-];
 
 function show() {
   const { a, b } = sides;
   const differing = a.run && b.run ? differences(a.run, b.run) : [];
   const numbers = { a: a.run && numbersOf(a.run), b: b.run && numbersOf(b.run) };
+  const fair = { ...numbers, ...foretold(a.run, b.run) };
   for (const side of both) showSide(side, numbers[side.id], differing);
   const why = !a.run || !b.run ? "One side is empty: take a run for it." : obstacle(a.run, b.run);
-  write(document.getElementById("verdict"), why ?? verdict(a.run, b.run, numbers, differing));
-  write(document.getElementById("how"), a.run && b.run ? howWords(a, b, numbers) : "");
-  renderTable(document.getElementById("numbers"), twin(numbers, why === null), null);
+  write(document.getElementById("verdict"), why ?? verdict(a.run, b.run, fair, differing, fair.a !== numbers.a || fair.b !== numbers.b));
+  write(document.getElementById("how"), a.run && b.run ? howWords(a.run, b.run, numbers, fair) : "");
+  renderTable(document.getElementById("numbers"), twin(numbers, fair, why === null), null);
   draw();
 }
 
@@ -172,32 +150,6 @@ function showSide({ run, from, parts }, numbers, differing) {
   write(parts.ttft, duration(numbers.ttft));
   write(parts.gap, duration(numbers.gap));
   write(parts.occupancy, percent(numbers.occupancy));
-}
-
-/** How both came about, and what in it is not the mode's doing. */
-function howWords(a, b, numbers) {
-  const ghosts = both.filter(({ run }) => isVirtual(run)).map(({ id }) => id.toUpperCase());
-  const cached = numbers.b.cached - numbers.a.cached;
-  const luck = ghosts.length === 0 && cached !== 0 ? ` ${cached > 0 ? "B" : "A"} found ${count(Math.abs(cached))} more prompt tokens in the prefix cache.` : "";
-  if (ghosts.length === 2) return "Both are simulated, in virtual time: the scheduler decides as it would, each step takes what a cost model says. Aligned at t = 0.";
-  if (ghosts.length === 0) return howRun(a.run, b.run) + luck;
-  const [ghost] = ghosts;
-  const [real, { pace }] = ghost === "A" ? ["B", a] : ["A", b];
-  const check = pace === null ? "" : ` (${real} itself would be foretold at ${seconds(pace)})`;
-  return `${ghost} is a ghost: ${real}’s arrivals, replayed in virtual time. What it schedules is exact; how long its steps take is foretold from the engine’s own${check}. Aligned at t = 0.`;
-}
-
-/** Whether nothing ran: a scripted engine is simulated too, but takes its time. */
-function isVirtual({ hello }) {
-  return hello.epoch.endsWith("-simulated");
-}
-
-function twin({ a, b }, comparable) {
-  const cell = (numbers, of) => (numbers ? of(numbers) : NONE);
-  return {
-    columns: ["", "A", "B", "B in parts of A"],
-    rows: ROWS.map(([words, of, name]) => ({ cells: [words, cell(a, of), cell(b, of), comparable && name && a[name] && b[name] !== null ? share(b[name] / a[name]) : NONE] })),
-  };
 }
 
 function write(node, text) {

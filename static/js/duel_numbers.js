@@ -121,19 +121,24 @@ function unlikeArrivals(a, b) {
   return null;
 }
 
-/** "B (continuous) finished the same 24 requests in 0.52 of A’s time: 12.6 s instead of 24.3 s." */
-export function verdict(a, b, numbers, differing) {
+/**
+ * "B (continuous) finished the same 24 requests in 0.52 of A’s time: 12.6 s instead of 24.3 s."
+ * @param {Run} a @param {Run} b @param {{a: any, b: any}} numbers @param {string[]} differing
+ * @param {boolean} foretold whether the numbers of both are predictions
+ */
+export function verdict(a, b, numbers, differing, foretold = false) {
   const words = modeWords(b, differing);
   const name = words ? `B (${words})` : "B";
   const work = a.arrivals.length === 1 ? "the same request" : `the same ${count(a.arrivals.length)} requests`;
   const ratio = numbers.b.makespan / numbers.a.makespan;
-  const times = `${seconds(numbers.b.makespan)} instead of ${seconds(numbers.a.makespan)}`;
-  return `${name} ${endWords(ratio, work, times)}.${aside(headline(differing), numbers)}`;
+  const times = `${seconds(numbers.b.makespan)} instead of ${seconds(numbers.a.makespan)}${foretold ? ", both foretold" : ""}`;
+  return `${name} ${endWords(ratio, work, times, foretold)}.${aside(headline(differing), numbers)}`;
 }
 
-function endWords(ratio, work, times) {
-  if (Math.abs(ratio - 1) < EQUAL) return `finished ${work} in A’s time, to within 1 %`;
-  return ratio < 1 ? `finished ${work} in ${share(ratio)} of A’s time: ${times}` : `took ${share(ratio)} times as long as A for ${work}: ${times}`;
+function endWords(ratio, work, times, foretold) {
+  const [finished, took] = foretold ? ["would finish", "would take"] : ["finished", "took"];
+  if (Math.abs(ratio - 1) < EQUAL) return `${finished} ${work} in A’s time, to within 1 %`;
+  return ratio < 1 ? `${finished} ${work} in ${share(ratio)} of A’s time: ${times}` : `${took} ${share(ratio)} times as long as A for ${work}: ${times}`;
 }
 
 /** A second sentence, where another number than the end is what matters. */

@@ -46,7 +46,7 @@ export function valueAt(x, width, { span }) {
 export function drawRun(g, size, run, axis, palette, ended) {
   const lines = linesOf(size, axis);
   const spans = spansOf(run, axis, size.width);
-  drawTicks(g, size, lines, axis, palette);
+  drawTicks(g, size.width, lines, axis, palette);
   drawIdle(g, run, spans, lines, palette);
   drawBusy(g, run, spans, lines, palette);
   drawEnds(g, run, spans, lines, palette);
@@ -117,7 +117,7 @@ function drawEnds(g, run, spans, { top, height }, palette) {
       if (!span) continue;
       const y = top + (slot + 0.5) * height;
       if (out === "preempted") notch(g, span.to, y, height, palette);
-      else if (height >= 6) endCap(g, span.to - 2, y, Math.min(12, height - 4), lane.end?.reason, palette);
+      else if (height >= 6) endCap(g, span.to - 2, y, Math.min(20, height - 4), lane.end?.reason, palette);
     }
   }
 }
@@ -137,20 +137,20 @@ function drawFinish(g, size, run, spans, lines, palette, ended) {
 const NICE = [1, 2, 5];
 
 /** Marks along the bottom: seconds, or steps since the run began. */
-function drawTicks(g, size, lines, axis, palette) {
+function drawTicks(g, width, lines, axis, palette) {
   const unit = axis.unit === "steps" ? 1 : 1_000_000;
-  const least = (axis.span / unit / (size.width - LEFT - RIGHT)) * 76;
+  const least = (axis.span / unit / (width - LEFT - RIGHT)) * 76;
   let every = 10 ** Math.floor(Math.log10(least || 1));
   every *= [...NICE, 10].find((n) => n * every >= least) ?? 10;
   if (axis.unit === "steps") every = Math.max(1, every);
   const digits = Math.max(0, -Math.floor(Math.log10(every)));
   g.fillStyle = palette.muted;
   for (let value = 0; value * unit <= axis.span * 1.0001 && every > 0; value += every) {
-    const x = xOf(value * unit, size.width, axis);
+    const x = xOf(value * unit, width, axis);
     g.fillRect(x, lines.bottom, 1, 3);
-    g.textAlign = value === 0 ? "left" : x > size.width - 30 ? "right" : "center";
+    g.textAlign = value === 0 ? "left" : x > width - 30 ? "right" : "center";
     const words = axis.unit === "steps" ? count(Math.round(value)) : `${value.toFixed(digits)} s`;
-    g.fillText(words, value === 0 ? x : Math.min(x, size.width - 2), size.height - TICKS / 2 + 1);
+    g.fillText(words, value === 0 ? x : Math.min(x, width - 2), lines.bottom + TICKS / 2 + 2);
   }
   if (lines.height < 11) return;
   g.textAlign = "right";

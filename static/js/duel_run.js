@@ -19,6 +19,7 @@
  * @property {number} preemptions
  * @property {Json} history
  * @property {Array<{at: number, running: number, waiting: number, finished: number}>} moments
+ * @property {Run} [twin]       of a ghost: the run that took place, foretold at the ghost's pace
  */
 
 import { createHistory, remember } from "./history.js";
@@ -126,7 +127,8 @@ function moments(changes) {
 
 /** When a run's clock starts: its first arrival; where that is not known, its first step. @param {Run} run */
 export function startOf(run) {
-  return run.cut || !run.arrivals.length ? (run.steps[0]?.start_us ?? 0) : Math.min(...run.arrivals.map(({ at }) => at));
+  if (run.cut || !run.arrivals.length) return run.steps[0]?.start_us ?? 0;
+  return run.arrivals.reduce((first, { at }) => Math.min(first, at), Infinity);
 }
 
 /** The place of a value in an ascending list: how many `of` are at most `value`. */
