@@ -162,8 +162,8 @@ export function seconds(us) {
 export function howRun(a, b) {
   if (a.hello.epoch === b.hello.epoch && startOf(a) === startOf(b)) return "A and B are one and the same run.";
   const wall = (run) => [startOf(run), run.steps.at(-1)?.accepted_us ?? 0].map((us) => us + run.hello.clock_unix_us);
-  const place = ({ hello }) => `${hello.device.type} ${hello.device.name} ${hello.device.num_threads}`;
-  if (place(a) !== place(b)) return `Run on two devices: A on ${a.hello.device.name}, B on ${b.hello.device.name}. Both are aligned at t = 0.`;
+  const place = ({ hello }) => hello.device?.name ?? "a device that it does not name"; // nor does every engine
+  if (place(a) !== place(b)) return `Run on two devices: A on ${place(a)}, B on ${place(b)}. Both are aligned at t = 0.`;
   const [[from, to], [since, until]] = [wall(a), wall(b)];
   const together = from < until && since < to;
   if (together) return "Run at the same time on one machine, so each slowed the other. Both are aligned at t = 0.";

@@ -36,6 +36,14 @@ def test_the_page_is_there_without_any_engine(client: httpx.Client) -> None:
     assert client.get("/").status_code == 200
 
 
+def test_two_engines_can_be_compared(server: Running, engine: FakeEngine, client: httpx.Client) -> None:
+    assert "<option>main</option>" not in client.get("/compare").text
+    other = FakeEngine(server, "other").dial().greet()
+    page = until(lambda: "<option>other</option>" in (page := client.get("/compare").text) and page)
+    assert page.count("<option>main</option>") == 2
+    other.hang_up()
+
+
 def test_another_visitor_sees_no_text(server: Running, engine: FakeEngine, client: httpx.Client) -> None:
     call = send(client, {"prompt": "private question"})
     engine.answer("private answer")

@@ -210,12 +210,27 @@ def test_two_runs_taken_in_turn_are_said_to_be(duel: Page, served: Served) -> No
     assert duel.evaluate("Object.values(duel.numbers()).map(({ finished }) => finished)") == [8, 8]
 
 
+def test_a_run_that_goes_on_is_looked_at_until_it_is_over(duel: Page, served: Served) -> None:
+    quiet(served)
+    gate = lambda **action: served.client.post("/api/gate", json=action).raise_for_status()  # noqa: E731
+    gate(action="pause")
+    served.client.post("/prompts", data={"prompt": "On and on", "max_tokens": "9"}, headers=HTMX).raise_for_status()
+    gate(action="step", steps=3)
+    until(lambda: served.state()["queues"]["running"], "a running request")
+    part(duel, "a", "last").click()
+    expect(duel.locator("#verdict")).to_have_text("A still runs: 0 of 1 requests have finished.")
+    gate(action="run")
+    expect(duel.locator("#verdict")).to_contain_text("A was paused or stepped by hand")
+    expect(part(duel, "a", "label")).to_have_text("simulated")
+
+
 def test_the_knobs_lead_to_the_last_run_beside_its_ghost(open_page: OpenPage, served: Served) -> None:
     quiet(served)
     burst(served, batching="continuous", max_num_seqs=2)
     page = open_page(served.url)
     page.click("[data-ghost=batching]")
-    wait_for(page, READY)
+    page.wait_for_url("**/compare?**")
+    wait_for(page, READY, timeout_s=60)
     expect(part(page, "b", "from")).to_have_text("ghost")
     expect(part(page, "b", "label")).to_have_text("simulated")
     expect(part(page, "a", "from")).to_have_text("last run")
