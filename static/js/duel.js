@@ -7,7 +7,7 @@ import { countUpTo, startOf } from "./duel_run.js";
 import { differences, headline, modeWords, numbersOf, obstacle, seconds, verdict } from "./duel_numbers.js";
 import { demoRun, fileRun, ghostRun, lastRun, turnedOver, Unavailable } from "./duel_sources.js";
 import { FIGURES, foretold, howWords, twin } from "./duel_words.js";
-import { count, duration, percent, rate } from "./format.js";
+import { count, duration, NONE, percent, rate } from "./format.js";
 import { readPalette } from "./palette.js";
 import { renderTable } from "./table.js";
 import { mountTheme } from "./theme.js";
@@ -18,7 +18,6 @@ const PLACES = 1000; // of the cursor
 
 document.documentElement.dataset.js = "on";
 
-/** @typedef {{run: import("./duel_run.js").Run | null, from: string, turn: number}} Held `turn` tells a newer choice from an older one */
 const sides = { a: mountSide("a"), b: mountSide("b") };
 const both = Object.values(sides);
 const moment = /** @type {HTMLInputElement} */ (document.getElementById("moment"));
@@ -33,6 +32,7 @@ const theme = mountTheme(() => {
 
 // -- sides ---------------------------------------------------------------------------------------
 
+/** `turn` tells a newer choice from an older one. */
 function mountSide(id) {
   const root = document.getElementById(`side-${id}`);
   const parts = Object.fromEntries([...root.querySelectorAll("[data-part]")].map((node) => [node.dataset.part, node]));
@@ -73,6 +73,7 @@ async function fill(side, from, get, busy = "Reading…") {
   const { turn } = side;
   side.parts.error.textContent = "";
   side.parts.busy.textContent = busy;
+  show();
   try {
     const run = await get();
     if (side.turn !== turn) return null;
@@ -109,6 +110,7 @@ function takeFile(side, file) {
 async function takeGhost(side, engine, name) {
   side.turn += 1;
   const { turn } = side;
+  side.run = null;
   side.parts.busy.textContent = "The ghost follows when the run is over.";
   const run = await takeLast(side === sides.a ? sides.b : sides.a, engine);
   if (side.turn !== turn) return;
@@ -130,16 +132,25 @@ function show() {
   const numbers = { a: a.run && numbersOf(a.run), b: b.run && numbersOf(b.run) };
   const fair = { ...numbers, ...foretold(a.run, b.run) };
   for (const side of both) showSide(side, numbers[side.id], differing);
-  const why = !a.run || !b.run ? "One side is empty: take a run for it." : obstacle(a.run, b.run);
+  const why = !a.run || !b.run ? emptyWords() : obstacle(a.run, b.run);
   write(document.getElementById("verdict"), why ?? verdict(a.run, b.run, fair, differing, fair.a !== numbers.a || fair.b !== numbers.b));
   write(document.getElementById("how"), a.run && b.run ? howWords(a.run, b.run, numbers, fair) : "");
   renderTable(document.getElementById("numbers"), twin(numbers, fair, why === null), null);
   draw();
 }
 
+function emptyWords() {
+  const busy = both.map(({ parts }) => parts.busy.textContent).filter(Boolean);
+  return busy.at(-1) ?? "One side is empty: take a run for it.";
+}
+
 function showSide({ run, from, parts }, numbers, differing) {
   parts.label.hidden = parts.from.hidden = !run;
-  if (!run) return;
+  if (!run) {
+    for (const name of ["mode", "moment"]) write(parts[name], "");
+    for (const name of ["big", "rate", "ttft", "gap", "occupancy"]) write(parts[name], NONE);
+    return;
+  }
   write(parts.mode, modeWords(run, differing) || run.config.batching);
   write(parts.label, run.hello.simulated ? "simulated" : run.gated ? "gated" : "measured");
   write(parts.from, run.turned.size ? `${from}; turned while it ran: ${[...run.turned].join(", ")}` : from);
