@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.app.processes import Served, serving
-from tests.browser.actions import burst, send, settle, wait_for, wait_running
+from tests.browser.actions import burst, pause, send, settle, wait_for
 from tests.browser.conftest import OpenPage
 
 pytestmark = pytest.mark.browser
@@ -83,9 +83,8 @@ def test_a_refusal_is_said_beside_its_field_and_keeps_the_draft(
 
 def test_a_restart_asks_first_and_says_how_many_requests_would_end(page: Page, served: Served) -> None:
     page.evaluate("window.sameDocument = true")
-    wait_running(page, burst(page))
-    served.client.post("/api/gate", json={"action": "pause"}).raise_for_status()
-    wait_for(page, "stepscope.state().gate.state === 'paused'")
+    pause(page, served)
+    burst(page)
     live = sum(len(queue) for queue in served.state()["queues"].values())
     assert live > 0
     epoch = page.evaluate("stepscope.epoch()")

@@ -147,8 +147,8 @@ def test_the_figures_are_those_of_the_state(page: Page, served: Served) -> None:
 
 def test_gated_requests_give_no_latency_sample(page: Page, served: Served) -> None:
     before = len(page.evaluate("stepscope.finished()"))
-    send(page, "Held by hand", max_tokens=50)
     pause(page, served)
+    send(page, "Held by hand", max_tokens=50)
     run(served)
     settle(page)
     finished = page.evaluate("stepscope.finished()")
