@@ -60,8 +60,8 @@ export const anatomy = {
     if (!view.history) return;
     const chosen = view.choice?.kind === "step" ? view.history.steps.get(view.choice.column) : null;
     const steps = chosen ? [chosen] : measured(view);
-    const words = chosen ? explainStep(chosen, view.history.notes.get(view.choice.column)) : averageWords(steps);
-    root.querySelector(".detail").textContent = words + busyWords(steps);
+    const explained = () => explainStep(chosen, view.history.notes.get(view.choice.column)) + busyWords(steps);
+    root.querySelector(".detail").textContent = chosen ? explained() : averageWords(steps);
     const parts = sums(steps);
     for (const phase of PHASES) {
       const line = root.querySelector(`[data-phase="${phase}"]`);
@@ -116,7 +116,7 @@ function sums(steps) {
 function averageWords(steps) {
   if (!steps.length) return "No measured step yet; gated steps are left out.";
   const wall = steps.reduce((sum, step) => sum + step.wall_us, 0) / steps.length;
-  return `Mean of the last ${plural(steps.length, "step")}: ${duration(wall)} each. Click a bar for one step.`;
+  return `Mean of the last ${plural(steps.length, "step")}: ${duration(wall)} each.${busyWords(steps)} Click a bar for one step.`;
 }
 
 /** " Device busy 93 %.", or nothing without a device that has a clock. */
