@@ -200,7 +200,7 @@ def test_text_is_placed_by_characters_not_by_code_units(page: Page) -> None:
     assert call(page, "texts", script) == ["aü!", None]
 
 
-@pytest.mark.parametrize(("device_us", "said"), [("930", " Device busy 93 %."), ("null", ".")])
+@pytest.mark.parametrize(("device_us", "said"), [("930", ". Device busy 93 %."), ("null", ".")])
 def test_how_busy_a_gpu_was_is_said_where_it_is_known(page: Page, device_us: str, said: str) -> None:
     script = f"""(() => {{
       const step = {{ step: 1, wall_us: 1000, device_us: {device_us}, phases_us: {{}}, scopes: {{}}, rows: [],
