@@ -1,13 +1,10 @@
 """Paged attention for rows of any length: prefill, decode and mixed steps in one launch.
 
 Contract. Equal to `attention.reference` up to rounding; a padding row of no tokens at all (seq_len 0) gives zeros. A
-program takes a tile of queries of one row and all the query heads that share one KV head, so that even a decode row
+program takes a tile of queries of one row and all the query heads that share one KV head, so that even a short row
 fills a matrix product. Which row a program works on it finds by binary search over `query_start_loc`: each row has at
 most one tile that is not full, so `num_tokens // BLOCK_Q + num_rows` programs are enough, and those that find nothing
-to do return.
-
-Few long decode rows would leave most of a GPU idle. Where each row has one token, and shapes say that there are too few
-programs, `split_kv` spreads each row's tokens over several.
+to do return. Where each row has one token there is nothing to search for: those steps are `split_kv`'s.
 
 Keys and values are read TILE tokens at a time through the block table, with the online softmax of FlashAttention
 (arXiv:2205.14135). A quantised cache is read in place: the scale of a token multiplies its column of scores, or its row
@@ -23,12 +20,13 @@ from torch import Tensor
 
 from engine.attention.base import AttentionMetadata, split_heads
 from engine.attention.cache import LayerCache
-from engine.kernels import split_kv
-from engine.kernels.quantized import as_readable
-from engine.kernels.span import MIN_DOT, attend_span, span_shape
+from engine.kernels.launch import DECODE, MIN_DOT, PREFILL, arguments
+from engine.kernels.span import attend_span
+from engine.kernels.split_kv import attend_decode
 from engine.kernels.store import store_kv
 
-PREFILL_M = 64  # rows of the product where a row has many queries, on tensor cores
+PREFILL_M = 64  # rows of the product where rows have many queries, on tensor cores
+GUESSES_M = 32  # where none has many: drafts to verify, the end of a prompt
 
 
 def triton_attention(qkv: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
@@ -40,38 +38,26 @@ def triton_attention(qkv: Tensor, cache: LayerCache, meta: AttentionMetadata) ->
 
 def attend(q: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
     """Attention of q [num_tokens, q heads, head_dim], whose keys and values are stored already → like q."""
-    num_rows = len(meta.seq_lens)
-    if len(meta.single_rows) == num_rows:
-        table_tokens = meta.block_tables.shape[1] * cache.keys.shape[2]
-        num_splits = split_kv.choose_num_splits(num_rows * cache.keys.shape[1], table_tokens, q.device)
-        if num_splits > 1:
-            return split_kv.attend_split(q, cache, meta, num_splits)
-    num_tokens, _, head_dim = q.shape
+    if meta.max_query_len == 1 and len(q) == len(meta.seq_lens):  # no row without a token
+        return attend_decode(q, cache, meta)
+    return attend_mixed(q, cache, meta)
+
+
+def attend_mixed(q: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
+    """`attend` for rows of any length."""
+    num_rows, num_kv_heads = len(meta.seq_lens), cache.keys.shape[1]
     out = torch.empty_like(q, memory_format=torch.contiguous_format)
-    wide = len(meta.single_rows) < num_rows and q.dtype != torch.float32
-    shape = span_shape(q, cache, rows=PREFILL_M if wide else MIN_DOT)
-    block_q = shape["BLOCK_M"] // shape["GROUP"]
-    paged_attention_kernel[(num_tokens // block_q + num_rows, cache.keys.shape[1])](
-        q,
-        out,
-        as_readable(cache.keys),
-        as_readable(cache.values),
-        cache.key_scales,
-        cache.value_scales,
-        meta.query_start_loc,
-        meta.seq_lens,
-        meta.block_tables,
-        num_rows,
-        head_dim**-0.5,
-        q.stride(0),
-        out.stride(0),
-        cache.keys.stride(0),
-        cache.key_scales.stride(0),
-        meta.block_tables.stride(0),
+    few = meta.max_query_len * (q.shape[1] // num_kv_heads) <= GUESSES_M
+    rows = MIN_DOT if q.dtype == torch.float32 else GUESSES_M if few else PREFILL_M
+    given = arguments(q, cache, meta, rows, DECODE if few else PREFILL)  # a few wait for memory, many for arithmetic
+    block_q = given["BLOCK_M"] // given["GROUP"]
+    paged_attention_kernel[(len(q) // block_q + num_rows, num_kv_heads)](
+        out=out,
+        query_start_loc=meta.query_start_loc,
+        num_rows=num_rows,
+        out_token_stride=out.stride(0),
         BLOCK_Q=block_q,
-        **shape,
-        num_warps=4,
-        num_stages=2,
+        **given,
     )
     return out
 
@@ -101,14 +87,14 @@ def paged_attention_kernel(
     seq_lens,  # [num_rows]
     block_tables,  # [num_rows, table width]
     num_rows,
-    scale,  # 1 / √head_dim
+    scale,  # 1 / √head_dim × log2 e
     q_token_stride,
     out_token_stride,
     cache_block_stride,
     scale_block_stride,
     table_stride,
     BLOCK_Q: tl.constexpr,  # queries of a tile
-    BLOCK_M: tl.constexpr,  # see span.span_shape
+    BLOCK_M: tl.constexpr,  # see launch.arguments
     GROUP: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     BLOCK_D: tl.constexpr,
@@ -132,6 +118,7 @@ def paged_attention_kernel(
             tl.load(q + token * q_token_stride + in_token, mask=mask, other=0.0),
             context + query,
             0,
+            context + first + 1,  # what the first query sees everybody does
             context + tl.minimum(first + BLOCK_Q, query_len),  # nobody in this tile looks further
             keys,
             values,

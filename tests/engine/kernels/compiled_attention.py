@@ -59,10 +59,14 @@ def test_what_a_step_launches_compiles_and_fits(
     assert ("e4m3x2" in body) == (stored == FP8 and capability >= 89)  # the hardware's conversion
 
 
-def test_a_decode_step_without_splits_compiles_with_a_small_tile():
-    with compiling(90, attention, store) as kernels:
-        step([1, 1, 1], 9, 3, 64, BF16, BF16)
-    assert "mma" in kernels["paged_attention_kernel"].assembly[0]
+def test_drafts_to_verify_compile_with_a_small_tile_and_decode_without_splits(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(split_kv, "choose_num_splits", lambda *given: taken.pop())
+    taken = [1, 2]
+    with compiling(90, *MODULES) as kernels:
+        for rows in ([1, 5, 1], [1, 1, 1], [1]):
+            step(rows, 32, 8, 128, BF16, BF16)
+    assert "mma.sync" in kernels["paged_attention_kernel"].assembly[0]  # of 16 rows; wgmma takes 64
+    assert len(kernels["split_attention_kernel"].assembly) == 2
 
 
 def test_fp8_as_such_is_refused_before_compute_capability_8_9(monkeypatch: pytest.MonkeyPatch):

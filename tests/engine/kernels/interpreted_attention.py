@@ -12,7 +12,7 @@ from engine.attention import cache as oracle
 from engine.attention.base import Attention, AttentionMetadata
 from engine.attention.cache import LayerCache
 from engine.attention.reference import reference_attention
-from engine.kernels import attention, quantized
+from engine.kernels import attention, quantized, split_kv
 from engine.kernels.attention import triton_attention
 from engine.kernels.split_kv import attend_split, choose_num_splits
 from engine.kernels.store import store_kv
@@ -150,8 +150,8 @@ def test_a_program_writes_its_own_queries_only(monkeypatch: pytest.MonkeyPatch):
 
     class FirstTile:
         def __getitem__(self, grid: tuple[int, int]):
-            def launch(q: torch.Tensor, out: torch.Tensor, *args: object, **options: object) -> None:
-                kernel[(1, grid[1])](q, out.fill_(7.0), *args, **options)
+            def launch(out: torch.Tensor, **given: object) -> None:
+                kernel[(1, grid[1])](out=out.fill_(7.0), **given)
 
             return launch
 
@@ -242,19 +242,16 @@ def test_tokens_may_be_any_distance_apart():
 
 
 def test_rows_of_one_token_are_split_when_they_are_few_and_long(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("engine.kernels.split_kv.num_processors", lambda device: 132)
-    cpu = torch.device("cpu")
-    assert choose_num_splits(1, 8192, cpu) == 32
-    assert choose_num_splits(8, 8192, cpu) == 32
-    assert choose_num_splits(64, 8192, cpu) == 4
-    assert choose_num_splits(256, 8192, cpu) == 1
-    assert choose_num_splits(1, 512, cpu) == 2
-    assert choose_num_splits(1, 16, cpu) == 1
+    assert choose_num_splits(8, 8192, wanted=264) == 32
+    assert choose_num_splits(64, 8192, wanted=264) == 4
+    assert choose_num_splits(256, 8192, wanted=264) == 1
+    assert choose_num_splits(256, 8192, wanted=132) == 1
+    assert choose_num_splits(8, 512, wanted=264) == 2
+    assert choose_num_splits(8, 16, wanted=264) == 1
+    monkeypatch.setattr(split_kv, "num_processors", lambda device: 132)
     taken = []
-    monkeypatch.setattr(
-        "engine.kernels.split_kv.attend_split", lambda q, c, m, n: taken.append(n) or attend_split(q, c, m, n)
-    )
-    step = Step([(5, 1), (600, 1)], **SHAPE)
-    check(step)
+    monkeypatch.setattr(split_kv, "attend_split", lambda *args: taken.append(args[3]) or attend_split(*args))
+    check(Step([(5, 1), (600, 1)], **SHAPE))
     check(Step([(5, 1), (600, 2)], **SHAPE))
+    check(Step([(5, 0), (60, 1), (8, 1)], **SHAPE))
     assert taken == [2]
