@@ -28,10 +28,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks.gpu_attention import AttentionStep, Tried, described
 from benchmarks.gpu_kernels import kernel_errors
+from benchmarks.gpu_sampling import picks_equal, sampling_seconds
 from engine import events
-from engine.attention.cache import LayerCache
-from engine.batch import Share, flat_batch
 from engine.build import Built, build
 from engine.config import EngineConfig
 from engine.core import EngineCore
@@ -47,7 +47,7 @@ from engine.models.ops import choose_ops
 from engine.reporter import StepCost
 from engine.request import Request, SamplingParams
 from engine.roofline import total_cost
-from engine.roofs import Roofs, best_seconds, measure_roofs
+from engine.roofs import Roofs, measure_roofs
 from engine.runner import Runner
 from engine.timing import monotonic_clock
 
@@ -93,6 +93,7 @@ class Plan:
     long_prompt: int
     steps: int
     attention: tuple[int, int]  # sequences, tokens of each
+    sampled: tuple[int, int]  # batch sizes
 
     def promised(self, value: float) -> float | None:
         """A promise about speed, which a dry run does not make."""
@@ -122,7 +123,7 @@ TINY = llama_shape(layers=2, hidden=64, inner=96, heads=4, kv_heads=2, vocab=272
 def plan(dry: bool) -> Plan:
     if dry:
         cpu = torch.device("cpu")
-        return Plan(cpu, torch.float32, lambda: repeat, TINY, TINY, (1, 4), 16, 64, 3, (2, 40))
+        return Plan(cpu, torch.float32, lambda: repeat, TINY, TINY, (1, 4), 16, 64, 3, (2, 40), (6, 12))
     return Plan(
         device=torch.device("cuda", torch.cuda.current_device()),
         dtype=torch.bfloat16,
@@ -134,6 +135,7 @@ def plan(dry: bool) -> Plan:
         long_prompt=2000,
         steps=20,
         attention=(32, 4000),
+        sampled=(64, 256),
     )
 
 
@@ -371,24 +373,30 @@ def decode_speed(p: Plan, config: ModelConfig, name: str, roofs: Roofs) -> Itera
     )
 
 
-def attention_speed(p: Plan, config: ModelConfig, roofs: Roofs) -> Iterator[Finding]:
+def attention_speed(p: Plan, config: ModelConfig, roofs: Roofs, tried: list[Tried]) -> Iterator[Finding]:
     """One layer's attention of a decode step over long sequences, by itself: bytes of keys and values per second."""
     sequences, length = p.attention
-    blocks = -(-length // 16)
-    shape = (sequences * blocks, config.num_kv_heads, 16, config.head_dim)
-    cache = LayerCache.empty(shape, p.dtype, p.device)
-    for pool in (cache.keys, cache.values):
-        pool.normal_()
-    rows = [Share(range(row * blocks, (row + 1) * blocks), length - 1, [0], 1) for row in range(sequences)]
-    batch = flat_batch(rows, 16, p.device)
-    heads = config.num_attention_heads + 2 * config.num_kv_heads
-    qkv = torch.randn(sequences, heads, config.head_dim, device=p.device).to(p.dtype)
-    attend = choose_ops(p.device, p.dtype).attend
-    seconds = best_seconds(lambda: attend(qkv, cache, batch.meta), p.device)
-    moved = 2 * sequences * length * config.kv_size * p.dtype.itemsize
-    share = moved / seconds / roofs.bytes_per_s
+    step = AttentionStep(config, sequences, length, p.device, p.dtype)
+    seconds = step.seconds(step.as_launched())
     yield Finding(f"attention, {sequences} × {length} tokens", seconds * 1e6, "µs")
+    share = step.moved_bytes / seconds / roofs.bytes_per_s
     yield Finding("bytes of that, of the measured copy", share, "×", at_least=p.promised(0.7))
+    tried += step.try_all()
+    best = min(tried, key=lambda one: one.seconds)
+    worst = max(one.difference for one in tried)
+    yield Finding(f"other launches of that, {len(tried)} tried", worst, "difference", at_most=0.005)
+    yield Finding(f"best of them, {best.numbers}", best.seconds * 1e6, "µs")
+    share = step.moved_bytes / best.seconds / roofs.bytes_per_s
+    yield Finding("bytes of that, of the measured copy", share, "×")
+
+
+def sampling(p: Plan, vocab_size: int) -> Iterator[Finding]:
+    """Of rows with all kinds of limits: the same tokens as torch's, and the time."""
+    few, many = p.sampled
+    yield Finding("sampling: picks equal to torch's", picks_equal(p.device, few, vocab_size), f"of {few}", at_least=few)
+    for batch in (few, many):
+        for name, seconds in sampling_seconds(p.device, batch, vocab_size):
+            yield Finding(f"sampling, batch {batch}, {name}", seconds * 1e6, "µs")
 
 
 def transformers_ratio(p: Plan, config: ModelConfig, batch: int) -> Iterator[Finding]:
@@ -440,7 +448,7 @@ def transformers_ratio(p: Plan, config: ModelConfig, batch: int) -> Iterator[Fin
 # -- the table -----------------------------------------------------------------------------------------------------
 
 
-def check(p: Plan) -> Iterator[Finding]:
+def check(p: Plan, tried: list[Tried]) -> Iterator[Finding]:
     roofs = measure_roofs(p.device, p.dtype)
     yield Finding("copy, read and written", roofs.bytes_per_s / 1e9, "GB/s")
     yield Finding(f"matrix product, {str(p.dtype).removeprefix('torch.')}", roofs.flops / 1e12, "TFLOP/s")
@@ -450,7 +458,8 @@ def check(p: Plan) -> Iterator[Finding]:
     yield from _surely("serving", serving(p))
     for name, config in (("1B", p.small), ("8B", p.large)):
         yield from _surely(name, decode_speed(p, config, name, roofs))
-    yield from _surely("attention", attention_speed(p, p.large, roofs))
+    yield from _surely("attention", attention_speed(p, p.large, roofs, tried))
+    yield from _surely("sampling", sampling(p, p.large.vocab_size))
     yield from _surely("transformers", transformers_ratio(p, p.small, 64 if p.device.type == "cuda" else 2))
 
 
@@ -473,15 +482,17 @@ def main(argv: list[str]) -> int:
         return 2
     p = plan(args.dry)
     findings: list[Finding] = []
+    tried: list[Tried] = []
     start = time.perf_counter()
-    for finding in check(p):
+    for finding in check(p, tried):
         findings.append(finding)
         print(f"{finding.name:<52}{finding.value:>12.4g} {finding.unit:<12}{finding.promise}", flush=True)
     name = "dry run on the CPU" if args.dry else torch.cuda.get_device_name(p.device)
     seconds = time.perf_counter() - start
     print(f"{name}, torch {torch.__version__}, {seconds:.0f} s" + ("; the numbers mean nothing" if args.dry else ""))
     lines = [{**dataclasses.asdict(finding), "kept": finding.kept} for finding in findings]
-    args.output.write_text(json.dumps({"device": name, "torch": torch.__version__, "findings": lines}, indent=1) + "\n")
+    found = {"device": name, "torch": torch.__version__, "findings": lines, "tuning": [described(one) for one in tried]}
+    args.output.write_text(json.dumps(found, indent=1) + "\n")
     return 0 if all(finding.kept for finding in findings) else 1
 
 

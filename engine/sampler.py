@@ -1,4 +1,4 @@
-"""Picking the next token: greedy, or temperature, top-k and top-p with noise that depends on (seed, output index) only.
+"""Picking the next token: greedy, or temperature, min-p, top-k and top-p with noise of (seed, output index) only.
 
 Contract. A row's token is a function of its logits, its SamplingParams, its seed and how many tokens it has already
 produced. Not of the slot, the step, the batch mates or the past of any generator: so a draw survives preemption
@@ -48,9 +48,16 @@ class Draw:
         return self.params.greedy or self.params.top_k == 1
 
 
-def sample(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
+def host_noise(draws: Sequence[Draw], vocab_size: int) -> Tensor:
+    """`exponential_noise` of each draw, [num_draws, vocab_size]."""
+    return torch.from_numpy(np.stack([exponential_noise(draw.seed, draw.output_index, vocab_size) for draw in draws]))
+
+
+def sample(
+    logits: Tensor, draws: Sequence[Draw], noise_of: Callable[[Sequence[Draw], int], Tensor] = host_noise
+) -> Tensor:
     """Token ids [num_rows] int64 for logits [num_rows, vocab_size] fp32, one Draw per row."""
-    logits = _without_forbidden(logits, draws)
+    logits = without_forbidden(logits, draws)
     picked = logits.argmax(-1)
     drawn = [row for row, draw in enumerate(draws) if not draw.greedy]
     if not drawn:
@@ -59,8 +66,8 @@ def sample(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
     chosen = [draws[row] for row in drawn]
     scaled = _scaled(logits[rows], [draw.params.temperature for draw in chosen])
     _restrict(scaled, [draw.params for draw in chosen])
-    noise = np.stack([exponential_noise(draw.seed, draw.output_index, logits.shape[1]) for draw in chosen])
-    picked[rows] = (scaled - torch.from_numpy(noise).to(logits.device).log_()).argmax(-1)
+    noise = noise_of(chosen, logits.shape[1]).to(logits.device)
+    picked[rows] = (scaled - noise.log_()).argmax(-1)
     return picked
 
 
@@ -75,17 +82,12 @@ def exponential_noise(seed: int, output_index: int, vocab_size: int) -> np.ndarr
 
 
 def choose_sample(device: torch.device) -> Callable[[Tensor, Sequence[Draw]], Tensor]:
-    """`sample`, or on a GPU the kernel that makes its noise there, for the draws that it knows."""
+    """`sample`, or on a GPU the kernel that makes its noise there."""
     if device.type != "cuda":
         return sample
     from engine.kernels import sampling  # triton: only where there is something to run on
 
-    def on_device(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
-        if any(draw.params.min_p for draw in draws):
-            return sample(logits, draws)
-        return sampling.sample(_without_forbidden(logits, draws), draws)
-
-    return on_device
+    return sampling.sample
 
 
 def to_host(token_ids: Tensor) -> list[int]:
@@ -94,8 +96,8 @@ def to_host(token_ids: Tensor) -> list[int]:
     return tokens
 
 
-def _without_forbidden(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
-    """`logits`, or a copy with -inf where a row's draw forbids it."""
+def without_forbidden(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
+    """`logits`, or a copy with -inf where a row's draw forbids it; nothing waits for the device."""
     places = [(row, token_id) for row, draw in enumerate(draws) for token_id in draw.forbidden]
     if not places:
         return logits

@@ -26,7 +26,7 @@ from engine.kernels.split_kv import attend_decode
 from engine.kernels.store import store_kv
 
 PREFILL_M = 64  # rows of the product where rows have many queries, on tensor cores
-GUESSES_M = 32  # where none has many: drafts to verify, the end of a prompt
+GUESSES_M = 32  # where they have few on average, rows of one left out: drafts to verify, the end of a prompt
 
 
 def triton_attention(qkv: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
@@ -38,7 +38,7 @@ def triton_attention(qkv: Tensor, cache: LayerCache, meta: AttentionMetadata) ->
 
 def attend(q: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tensor:
     """Attention of q [num_tokens, q heads, head_dim], whose keys and values are stored already → like q."""
-    if meta.max_query_len == 1 and len(q) == len(meta.seq_lens):  # no row without a token
+    if len(meta.single_rows) == len(meta.seq_lens):
         return attend_decode(q, cache, meta)
     return attend_mixed(q, cache, meta)
 
@@ -47,7 +47,8 @@ def attend_mixed(q: Tensor, cache: LayerCache, meta: AttentionMetadata) -> Tenso
     """`attend` for rows of any length."""
     num_rows, num_kv_heads = len(meta.seq_lens), cache.keys.shape[1]
     out = torch.empty_like(q, memory_format=torch.contiguous_format)
-    few = meta.max_query_len * (q.shape[1] // num_kv_heads) <= GUESSES_M
+    longer_rows = num_rows - len(meta.single_rows)
+    few = (len(q) - len(meta.single_rows)) * (q.shape[1] // num_kv_heads) <= GUESSES_M * longer_rows
     rows = MIN_DOT if q.dtype == torch.float32 else GUESSES_M if few else PREFILL_M
     given = arguments(q, cache, meta, rows, DECODE if few else PREFILL)  # a few wait for memory, many for arithmetic
     block_q = given["BLOCK_M"] // given["GROUP"]

@@ -1,17 +1,19 @@
-"""Picking the next token on the device: greedy, or temperature, top-k and top-p with counter-based noise.
+"""Picking the next token on the device: greedy, or temperature, min-p, top-k and top-p with counter-based noise.
 
-Contract. As `engine.sampler`: top-k first, then the nucleus of what it left, the token that crosses the line included;
-a row's token depends on its logits, parameters, seed and output index and on nothing else. Greedy rows agree with it
-exactly. Drawn ones follow the same distribution with other noise: Philox keyed by the seed, counted by (token,
-output index), computed where it is needed instead of copied. Of equal tokens the first ones are kept.
+Contract. As `engine.sampler`: never what is forbidden; of the rest min-p, then top-k, then the nucleus of what these
+left, the token that crosses the line included. A row's token depends on its logits, parameters, seed and output index
+and on nothing else. Greedy rows agree with it exactly. Drawn ones follow the same distribution with other noise: Philox
+keyed by the seed, counted by (token, output index), computed where it is needed instead of copied; under this noise
+torch's sampler picks the same. Of equal tokens the first ones are kept.
 
 Nothing is sorted. The least logit that is kept is found by bisection over the bits of floats, which are ordered like
 integers once the negative ones are flipped: at most 32 passes over the row for each limit, counting tokens (top-k) or
-summing probabilities (top-p). Rows without limits need none.
+summing probabilities (top-p); for min-p, which compares with the best token only, none. Rows without limits need none.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -19,27 +21,34 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from engine.sampler import NOISE_KEY, Draw
+from engine.sampler import NOISE_KEY, Draw, without_forbidden
 
 MAX_BLOCK = 8192  # logits of a row that are looked at together; what is drawn does not depend on it
 LEAST_TEMPERATURE = torch.finfo(torch.float32).tiny
 
 _NOISE_KEY = tl.constexpr(NOISE_KEY)
 _LOWEST_KEY = tl.constexpr(-(2**31))  # below that of any logit
+_RULED_OUT = tl.constexpr(float("-inf"))
 
 
 def sample(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
     """Token ids [num_rows] int64 for logits [num_rows, vocab_size] fp32, one Draw per row."""
+    logits = without_forbidden(logits, draws)
     if all(draw.greedy for draw in draws):
         return logits.argmax(-1)
     vocab_size = logits.shape[1]
     block = min(MAX_BLOCK, max(triton.next_power_of_2(vocab_size), 16))
     picked = torch.empty(len(draws), dtype=torch.int64, device=logits.device)
     numbers = [
-        (0.0 if draw.greedy else max(draw.params.temperature, LEAST_TEMPERATURE), draw.params.top_p) for draw in draws
+        (
+            0.0 if draw.greedy else max(draw.params.temperature, LEAST_TEMPERATURE),
+            draw.params.top_p,
+            math.log(draw.params.min_p) if draw.params.min_p else -math.inf,
+        )
+        for draw in draws
     ]
     integers = [
-        (_signed(draw.seed), draw.output_index, min(draw.params.top_k or vocab_size, vocab_size)) for draw in draws
+        (signed(draw.seed), draw.output_index, min(draw.params.top_k or vocab_size, vocab_size)) for draw in draws
     ]
     sample_kernel[(len(draws),)](
         logits,
@@ -54,7 +63,7 @@ def sample(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
     return picked
 
 
-def _signed(seed: int) -> int:
+def signed(seed: int) -> int:
     """The same 64 bits as an int64."""
     return (seed + 2**63) % 2**64 - 2**63
 
@@ -62,7 +71,7 @@ def _signed(seed: int) -> int:
 @triton.jit
 def sample_kernel(
     logits,  # [num_rows, vocab_size] fp32
-    numbers,  # [num_rows, 2] fp32: temperature (0 is greedy), top_p
+    numbers,  # [num_rows, 3] fp32: temperature (0 is greedy), top_p, log min_p (-inf is no limit)
     integers,  # [num_rows, 3] int64: seed, output index, top_k (vocab_size is no limit)
     picked,  # [num_rows] int64
     vocab_size,
@@ -72,7 +81,8 @@ def sample_kernel(
     """One program per row."""
     row = tl.program_id(0).to(tl.int64)
     logits += row * row_stride
-    temperature, top_p = tl.load(numbers + row * 2), tl.load(numbers + row * 2 + 1)
+    temperature, top_p = tl.load(numbers + row * 3), tl.load(numbers + row * 3 + 1)
+    log_min_p = tl.load(numbers + row * 3 + 2)
     best, highest = _argmax(logits, vocab_size, BLOCK)
     if temperature > 0.0:
         inverse = tl.div_rn(1.0, temperature)
@@ -80,6 +90,10 @@ def sample_kernel(
         least, ties = tl.full([], _LOWEST_KEY, tl.int64), tl.full([], 0, tl.int32)
         if top_k < vocab_size:
             least, ties = _top_k(logits, vocab_size, top_k, highest, BLOCK)
+        if log_min_p > _RULED_OUT:
+            unlikely = _min_p(log_min_p, highest, temperature)
+            ties = tl.where(unlikely >= least, 0, ties)
+            least = tl.maximum(unlikely, least)
         if top_p < 1.0:
             least, ties = _top_p(logits, vocab_size, top_p, least, ties, highest, inverse, BLOCK)
         seed, output_index = tl.load(integers + row * 3), tl.load(integers + row * 3 + 1).to(tl.int32)
@@ -150,6 +164,19 @@ def _top_k(logits, vocab_size, top_k, highest, BLOCK: tl.constexpr):
         else:
             high = middle - 1
     return low, top_k - _count(logits, vocab_size, low + 1, BLOCK)
+
+
+@triton.jit
+def _min_p(log_min_p, highest, temperature):
+    """The highest key that min_p rules out: all above are as likely as that share of the best token, at least."""
+    low, high = _key(tl.full([], _RULED_OUT, tl.float32)).to(tl.int64), _key(highest).to(tl.int64)
+    while low + 1 < high:
+        middle = (low + high) >> 1
+        if tl.div_rn(_logit(middle) - highest, temperature) >= log_min_p:  # as torch divides: same edge, to the bit
+            high = middle
+        else:
+            low = middle
+    return low
 
 
 @triton.jit

@@ -41,7 +41,7 @@ def attend_span(
 ):
     """(Σ p v [BLOCK_M, BLOCK_D], highest score × log2 e [BLOCK_M], Σ p [BLOCK_M]), p = exp(score - highest).
 
-    Over no tokens: (0, -1e30, 0).
+    Over no tokens: (0, -1e30, 0). If there are any, each query must see the first one.
     """
     total = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     highest = tl.full([BLOCK_M], _NOTHING, tl.float32)
@@ -114,12 +114,9 @@ def _attend_tile(
     else:
         scores *= scale
     if MASKED:
-        seen = inside[None, :] & (token[None, :] <= position[:, None])
-        scores = tl.where(seen, scores, _NOTHING)
+        scores = tl.where(inside[None, :] & (token[None, :] <= position[:, None]), scores, _NOTHING)
     top = tl.maximum(highest, tl.max(scores, 1))
     weights = tl.exp2(scores - top[:, None])
-    if MASKED:
-        weights = tl.where(seen, weights, 0.0)  # where nothing is seen yet, the least score is the highest
     rescale = tl.exp2(highest - top)
     norm = norm * rescale + tl.sum(weights, 1)
     total *= rescale[:, None]

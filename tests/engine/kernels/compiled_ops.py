@@ -48,6 +48,6 @@ def test_rope(capability: int, head_dim: int, dtype: torch.dtype, stored: torch.
 
 @TARGETS
 def test_sampling(capability: int):
-    draw = Draw(SamplingParams(top_k=5, top_p=0.5), 0, 0)
+    draw = Draw(SamplingParams(top_k=5, top_p=0.5, min_p=0.1), 0, 0, frozenset({1}))
     with compiling(capability, sampling):
         sampling.sample(torch.empty(4, 49_152), [draw] * 4)

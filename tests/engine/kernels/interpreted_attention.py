@@ -14,6 +14,7 @@ from engine.attention.cache import LayerCache
 from engine.attention.reference import reference_attention
 from engine.kernels import attention, quantized, split_kv
 from engine.kernels.attention import triton_attention
+from engine.kernels.launch import DECODE, Launch, arguments
 from engine.kernels.split_kv import attend_split, choose_num_splits
 from engine.kernels.store import store_kv
 from tests.engine.test_attention import Rows, Step
@@ -36,13 +37,13 @@ KINDS = [
 CACHES = pytest.mark.parametrize("stored", [FP16, INT8, FP8], ids=["fp16", "int8", "fp8"])
 
 
-def split(num_splits: int) -> Attention:
+def split(num_splits: int, launch: Launch = DECODE) -> Attention:
     """`triton_attention` with this many splits, whatever it would choose."""
 
     def attend(qkv: torch.Tensor, cache: LayerCache, meta: AttentionMetadata) -> torch.Tensor:
         q, k, v = attention.split_heads(qkv, cache)
         store_kv(k, v, cache, meta.slot_mapping)
-        return attend_split(q, cache, meta, num_splits)
+        return attend_split(q, cache, meta, num_splits, launch)
 
     return attend
 
@@ -144,6 +145,21 @@ def test_chunks_at_the_edges_of_query_and_key_tiles(rows: Rows):
     check(Step(rows, **SHAPE, kv_dtype=FP16), FP16)  # 21 queries and 64 tokens a tile
 
 
+@pytest.mark.parametrize("before", [62, 63, 64])
+def test_what_only_the_first_query_may_not_see_is_not_in_a_tile_without_a_mask(before: int):
+    check(Step([(before, 3)], **SHAPE))
+
+
+@pytest.mark.parametrize(("longest", "rows"), [(10, 32), (11, 64)])
+def test_the_product_is_as_tall_as_rows_of_several_tokens_need(
+    monkeypatch: pytest.MonkeyPatch, longest: int, rows: int
+):
+    taken = []
+    monkeypatch.setattr(attention, "arguments", lambda *args: taken.append(args[3]) or arguments(*args))
+    check(Step([(70, 1), (5, longest), (0, 1)], **SHAPE, kv_dtype=FP16), FP16)  # 3 heads to each query
+    assert taken == [rows]
+
+
 def test_a_program_writes_its_own_queries_only(monkeypatch: pytest.MonkeyPatch):
     """The interpreter runs programs in order, so that the next one would cover up what this one spoils."""
     kernel = attention.paged_attention_kernel
@@ -182,7 +198,13 @@ def test_padding_beside_a_chunk():
 
 @pytest.mark.parametrize("num_splits", [1, 2, 4])
 def test_splits_of_rows_shorter_and_longer_than_them(num_splits: int):
-    check(Step([(0, 1), (63, 1), (64, 1), (299, 1)], **SHAPE), attend=split(num_splits))
+    check(Step([(0, 1), (63, 1), (64, 1), (256, 1), (299, 1)], **SHAPE), attend=split(num_splits))
+
+
+@pytest.mark.parametrize("tile", [32, 128])
+def test_tiles_of_other_sizes_give_the_same(tile: int):
+    launch = Launch(tile, num_warps=4, num_stages=3)
+    check(Step([(31, 1), (127, 1), (298, 1)], **SHAPE), attend=split(2, launch))
 
 
 @pytest.mark.parametrize(("head_dim", "stored", "dtype"), KINDS)

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
-import triton
-import triton.language as tl
 
+from benchmarks.kernel_noise import BLOCK, device_noise
 from engine import sampler
 from engine.kernels import sampling
-from engine.kernels.sampling import exponential_noise, sample
+from engine.kernels.sampling import sample
 from engine.request import SamplingParams
 from engine.sampler import Draw
 
 VOCAB = 50
-BLOCK = 1024  # of the noise here
-
-
-@triton.jit
-def noise_kernel(out, seed, output_index, BLOCK: tl.constexpr):
-    start = tl.program_id(0) * BLOCK
-    tl.store(out + start + tl.arange(0, BLOCK), exponential_noise(seed, output_index, start, BLOCK))
 
 
 def noise(seed: int, output_index: int, vocab_size: int) -> torch.Tensor:
-    blocks = triton.cdiv(vocab_size, BLOCK)
-    out = torch.empty(blocks * BLOCK)
-    noise_kernel[(blocks,)](out, sampling._signed(seed), output_index, BLOCK=BLOCK)
-    return out[:vocab_size]
+    return device_noise([Draw(SamplingParams(), seed, output_index)], vocab_size, torch.device("cpu"))[0]
 
 
 def row_of(vocab_size: int, seed: int = 0) -> torch.Tensor:
@@ -46,6 +37,16 @@ def picked(row: torch.Tensor, draws: int = 8, **params: object) -> set[int]:
     return set(sample(row.expand(draws, -1).contiguous(), batch).tolist())
 
 
+def check(logits: torch.Tensor, draws: list[Draw]) -> None:
+    """What is picked is what torch's sampler picks under the same noise."""
+    before = logits.clone()
+    expected = sampler.sample(logits, draws, lambda chosen, size: device_noise(chosen, size, logits.device))
+    found = sample(logits, draws)
+    assert found.dtype == torch.int64
+    assert found.tolist() == expected.tolist()
+    assert torch.equal(logits, before)
+
+
 LIMITS = [
     {},
     {"temperature": 0.3},
@@ -59,6 +60,13 @@ LIMITS = [
     {"top_k": 10**9},
     {"top_k": 5, "top_p": 0.999999},
     {"temperature": 1e-45},
+    {"temperature": 2.0, "min_p": 0.05},
+    {"min_p": 1.0},
+    {"temperature": 3.0, "min_p": 0.3, "top_k": 3},
+    {"temperature": 3.0, "min_p": 0.02, "top_k": 40},
+    {"temperature": 3.0, "min_p": 0.2, "top_p": 0.6},
+    {"temperature": 2.0, "min_p": 0.1, "top_k": 7, "top_p": 0.9},
+    {"min_p": 1e-300, "top_k": 4},
 ]
 
 
@@ -71,15 +79,10 @@ def test_a_draw_is_the_best_of_what_the_oracle_keeps_under_this_noise(monkeypatc
         SamplingParams(temperature=0.0),
         SamplingParams(top_k=1),
     ]
-    draws = [Draw(p, seed=2**53 - i, output_index=i) for i, p in enumerate(params)]
-    logits = torch.stack([row_of(vocab_size, i) for i in range(len(draws))])
-    scaled = sampler._scaled(logits, [p.temperature for p in params])
-    sampler._restrict(scaled, params)
-    scores = scaled - torch.stack([noise(d.seed, d.output_index, vocab_size) for d in draws]).log()
-    expected = torch.where(torch.tensor([d.greedy for d in draws]), logits.argmax(-1), scores.argmax(-1))
-    found = sample(logits, draws)
-    assert found.dtype == torch.int64
-    assert found.tolist() == expected.tolist()
+    logits = torch.stack([row_of(vocab_size, i) for i in range(len(params))])
+    check(logits, [Draw(p, seed=2**53 - i, output_index=i) for i, p in enumerate(params)])
+    best = [frozenset(row.topk(2).indices.tolist()) for row in logits]
+    check(logits[::5], [Draw(params[i], seed=i, output_index=3, forbidden=best[i]) for i in range(0, len(params), 5)])
 
 
 def test_noise_is_exponential():
@@ -135,6 +138,10 @@ def test_top_p_includes_the_token_that_crosses_the_line():
     assert picked(logits_of([0.4, 0.3, 0.2, 0.1]), top_p=0.6) == {0, 1}
 
 
+def test_top_p_is_reached_by_the_very_sum():
+    assert picked(logits_of([0.5, 0.25, 0.25]), top_p=0.5) == {0}
+
+
 def test_top_p_is_taken_of_what_top_k_left():
     row = logits_of([0.4, 0.3, 0.2, 0.1])
     assert picked(row, top_k=2, top_p=0.55) == {0}  # 4/7 = 0.571 already reaches it
@@ -148,7 +155,46 @@ def test_top_p_of_equal_tokens_keeps_as_many_as_it_takes():
     assert picked(row, top_k=3, top_p=0.5) == {0, 1}
 
 
+def test_min_p_ends_at_the_very_number_where_torch_ends():
+    """Neighbouring floats about its edge, all as likely as each other: the last one kept is drawn often."""
+    draws, rows = [], []
+    for temperature, min_p in ((0.7, 0.3), (1.9, 0.011)):
+        edge = torch.tensor(2.0 + temperature * math.log(min_p), dtype=torch.float32)
+        steps = edge.view(torch.int32) + torch.arange(-7, 8, dtype=torch.int32)
+        rows += 16 * [torch.cat([torch.tensor([2.0]), steps.view(torch.float32), torch.full((5,), -20.0)])]
+        for top_k in (0, 18):  # of the last five two are left, and then ruled out
+            params = SamplingParams(temperature=temperature, min_p=min_p, top_k=top_k)
+            draws += [Draw(params, seed, 0) for seed in range(8)]
+    check(torch.stack(rows), draws)
+
+
+def test_min_p_of_one_keeps_all_that_are_as_likely_as_the_best():
+    row = torch.zeros(VOCAB)
+    row[[3, 40]] = 1e-6
+    assert picked(row, min_p=1.0) == {3, 40}
+
+
+def test_min_p_before_top_k_before_top_p():
+    row = logits_of([0.4, 0.3, 0.2, 0.1])
+    assert picked(row, draws=16, min_p=0.45) == {0, 1, 2}  # 0.2 is half of 0.4
+    assert picked(row, min_p=0.45, top_k=2) == picked(row, min_p=0.6, top_k=3) == {0, 1}
+    assert picked(row, min_p=0.6, top_p=0.55) == {0}  # of 0.7 only are left
+
+
+def test_a_forbidden_token_is_never_picked_greedy_or_drawn():
+    row = logits_of([0.1, 0.8, 0.1])
+    draws = [
+        *(Draw(SamplingParams(), seed, 0, frozenset({1})) for seed in range(6)),
+        Draw(SamplingParams(temperature=0.0), 0, 0, frozenset({0, 1})),
+        Draw(SamplingParams(temperature=0.0), 0, 0),
+    ]
+    found = sample(row.expand(8, -1), draws).tolist()
+    assert set(found[:6]) == {0, 2}
+    assert found[6:] == [2, 1]
+    assert sample(row.expand(2, -1), draws[6:]).tolist() == [2, 1]
+
+
 def test_a_token_that_is_ruled_out_is_never_drawn():
     row = torch.full((VOCAB,), -torch.inf)
     row[[3, 40]] = 0.0
-    assert picked(row) == picked(row, top_k=10) == picked(row, top_p=0.9) == {3, 40}
+    assert picked(row) == picked(row, top_k=10) == picked(row, top_p=0.9) == picked(row, min_p=0.1) == {3, 40}
