@@ -1,4 +1,4 @@
-"""`python -m benchmarks kv-error`: what an int8 KV cache changes in the next token's distribution.
+"""`python -m benchmarks kv-error`: what an int8 or fp8 KV cache changes in the next token's distribution.
 
 One forward pass over the same text per cache, in chunks as the engine computes a prompt; at each position the
 distribution over the vocabulary is compared with the one from an fp32 cache. The text is the first 2,000 tokens of this
@@ -22,35 +22,39 @@ from engine.loader import Loaded, load
 
 CHUNK = 256
 NUM_TOKENS = 2000
+QUANTIZED = ("int8", "fp8")
 TEXT = Path(__file__).parent.parent / "README.md"
 
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """Over all positions: KL(fp32 ‖ int8) in nats, and how often the most likely token is the same."""
+    """Over all positions: KL(fp32 ‖ this dtype) in nats, and how often the most likely token is the same."""
 
-    num_tokens: int
+    dtype: str
     mean_kl: float
     worst_kl: float
     same_top1: float
-    bytes_per_token: tuple[int, int]  # of the fp32 cache, of the int8 cache
+    bytes_per_token: tuple[int, int]  # of the fp32 cache, of this one
 
 
-def measure(loaded: Loaded, token_ids: list[int]) -> Error:
-    """Compare an int8 cache with an fp32 one over `token_ids`."""
-    sides = [(log_probs(loaded, token_ids, dtype)) for dtype in ("auto", "int8")]
-    kls, same = [], 0
-    for exact, rounded in zip(*sides, strict=True):
-        kls.append((exact.exp() * (exact - rounded)).sum(-1))
-        same += int((exact.argmax(-1) == rounded.argmax(-1)).sum())
-    kl = torch.cat(kls)
-    return Error(
-        num_tokens=len(token_ids),
-        mean_kl=float(kl.mean()),
-        worst_kl=float(kl.max()),
-        same_top1=same / len(token_ids),
-        bytes_per_token=(_bytes_per_token(loaded, "auto"), _bytes_per_token(loaded, "int8")),
-    )
+def measure(loaded: Loaded, token_ids: list[int]) -> list[Error]:
+    """Compare quantised caches with an fp32 one over `token_ids`."""
+    kls: list[list[Tensor]] = [[] for _ in QUANTIZED]
+    same = [0 for _ in QUANTIZED]
+    for exact, *rounded in zip(*(log_probs(loaded, token_ids, dtype) for dtype in ("auto", *QUANTIZED)), strict=True):
+        for i, found in enumerate(rounded):
+            kls[i].append((exact.exp() * (exact - found)).sum(-1))
+            same[i] += int((exact.argmax(-1) == found.argmax(-1)).sum())
+    return [
+        Error(
+            dtype=dtype,
+            mean_kl=float(torch.cat(kls[i]).mean()),
+            worst_kl=float(torch.cat(kls[i]).max()),
+            same_top1=same[i] / len(token_ids),
+            bytes_per_token=(_bytes_per_token(loaded, "auto"), _bytes_per_token(loaded, dtype)),
+        )
+        for i, dtype in enumerate(QUANTIZED)
+    ]
 
 
 def _bytes_per_token(loaded: Loaded, dtype: str) -> int:
@@ -84,10 +88,10 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     loaded = load(EngineConfig(device="cpu"), lambda *report: None)
     token_ids = loaded.tokenizer.encode(TEXT.read_text()).ids[: args.tokens]
-    error = measure(loaded, token_ids)
-    before, after = error.bytes_per_token
-    print(f"{loaded.facts.name}, {error.num_tokens:,} tokens of {TEXT.name}, int8 KV cache against fp32:")
-    print(f"  bytes per token    {after:,} for {before:,}: {after / before:.3f}")
-    print(f"  KL of next token   {error.mean_kl:.5f} nats on average, {error.worst_kl:.3f} at worst")
-    print(f"  equal top-1        {error.same_top1:.4f}")
+    for error in measure(loaded, token_ids):
+        before, after = error.bytes_per_token
+        print(f"{loaded.facts.name}, {len(token_ids):,} tokens of {TEXT.name}, {error.dtype} KV cache against fp32:")
+        print(f"  bytes per token    {after:,} for {before:,}: {after / before:.3f}")
+        print(f"  KL of next token   {error.mean_kl:.5f} nats on average, {error.worst_kl:.3f} at worst")
+        print(f"  equal top-1        {error.same_top1:.4f}")
     return 0

@@ -160,7 +160,13 @@ def prepare(copy: Path) -> None:
     os.environ |= {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     sys.path.insert(0, str(copy))
     sys.dont_write_bytecode = True  # two mutants of a second and a size would pass for the same
-    for name in ("hypothesis", "triton", "engine.models.ops", "engine.sampler", "tests.engine.test_attention"):
+    for name in (
+        "hypothesis",
+        "torch.distributed.tensor",  # which assert_close imports when it is first called
+        "triton",
+        "engine.sampler",
+        "tests.engine.test_attention",
+    ):
         importlib.import_module(name)
 
 

@@ -119,7 +119,8 @@ class ModelRunner:
         assert self.config.max_model_len is not None
         pool_tokens = self.config.num_blocks * self.config.block_size
         longest = max(1, min(self.config.max_num_batched_tokens, self.config.max_model_len, pool_tokens))
-        guesses = min(parse_speculation(self.config.speculative).num_drafts, longest - 1)
+        # With no guesses to come a short row is run all the same: on a GPU it is a kernel of its own.
+        guesses = min(max(parse_speculation(self.config.speculative).num_drafts, 1), longest - 1)
         steps = [[(longest, 0)], [(1, 0)], [(1, 0)] * self.config.max_num_seqs, [(1, guesses)]]
         for done, rows in enumerate(steps):
             progress("warm up", done, len(steps), "steps")

@@ -112,7 +112,9 @@ def test_twenty_prompts_of_the_real_model_cold_and_warm(loaded: Loaded):
 @pytest.mark.model
 def test_the_error_against_fp32(loaded: Loaded):
     """The twin of `python -m benchmarks kv-error`, which takes 2,000 tokens."""
-    error = measure(loaded, loaded.tokenizer.encode(TEXT.read_text()).ids[:300])
-    assert error.mean_kl < 0.005
-    assert error.same_top1 > 0.95
-    assert error.bytes_per_token == (46_080, 12_240)
+    int8, fp8 = measure(loaded, loaded.tokenizer.encode(TEXT.read_text()).ids[:300])
+    assert int8.mean_kl < 0.005
+    assert fp8.mean_kl < 0.02
+    assert int8.same_top1 > 0.95
+    assert fp8.same_top1 > 0.9
+    assert int8.bytes_per_token == fp8.bytes_per_token == (46_080, 12_240)

@@ -6,10 +6,12 @@ import pytest
 import torch
 from triton.compiler.errors import CompilationError
 
+from benchmarks.gpu_attention import VARIANTS
 from engine.attention.base import AttentionMetadata
 from engine.attention.cache import LayerCache
 from engine.kernels import attention, quantized, split_kv, store
 from engine.kernels.attention import triton_attention
+from engine.kernels.launch import Launch
 from tests.engine.kernels.compiled import compiling
 
 INT8, FP8 = torch.int8, torch.float8_e4m3fn
@@ -67,6 +69,17 @@ def test_drafts_to_verify_compile_with_a_small_tile_and_decode_without_splits(mo
             step(rows, 32, 8, 128, BF16, BF16)
     assert "mma.sync" in kernels["paged_attention_kernel"].assembly[0]  # of 16 rows; wgmma takes 64
     assert len(kernels["split_attention_kernel"].assembly) == 2
+
+
+@pytest.mark.parametrize("variant", [max(VARIANTS, key=lambda v: v[0] * v[2]), min(VARIANTS, key=lambda v: v[1])])
+def test_the_hungriest_launches_that_gpu_check_tries_fit(
+    monkeypatch: pytest.MonkeyPatch, variant: tuple[int, int, int, int]
+):
+    """For shared memory the one, for registers the other; on the smaller of the two GPUs."""
+    monkeypatch.setattr(split_kv.attend_decode, "__defaults__", (Launch(*variant),))
+    monkeypatch.setattr(split_kv, "num_processors", lambda device: 132)
+    with compiling(80, split_kv, store):
+        step([1], 32, 8, 128, BF16, BF16)
 
 
 def test_fp8_as_such_is_refused_before_compute_capability_8_9(monkeypatch: pytest.MonkeyPatch):
