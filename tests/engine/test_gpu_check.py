@@ -36,13 +36,9 @@ def test_a_dry_run_goes_through_everything_and_writes_its_table(tmp_path: Path):
         "copy",
         "attention float32, heads of 128, cache int8",
         "replayed",
-<<<<<<< HEAD
         "waits per decode step",
         "8B: decode",
-=======
-        "8B: decode",
         "picks equal",
->>>>>>> ed8eecd (Take min_p and forbidden tokens in the sampling kernel; try other launches of attention and time sampling in gpu-check)
         "ours over theirs",
     ):
         assert any(part in name for name in names), part
