@@ -16,7 +16,7 @@ from starlette.responses import Response
 from app.problems import Problem
 from app.security import FRAMED_CSP
 
-PICTURES = frozenset({"slots", "timeline", "kv", "queue", "anatomy", "latency"})
+PICTURES = frozenset({"slots", "timeline", "kv", "queue", "anatomy", "latency", "roofline", "memory", "self"})
 _PANEL = re.compile(r'<section class="panel[^"]*" id="panel-([a-z_-]+)"')
 
 

@@ -32,7 +32,7 @@ export function mountPanel(id, panel, page, { timed = false } = {}) {
     id,
     visible: true,
     draw(view) {
-      if (!size.width || !view.palette) return;
+      if (!size.width || !size.height || !view.palette) return;
       const reason = panel.empty(view);
       empty.textContent = reason ?? "";
       empty.hidden = reason === null;

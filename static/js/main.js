@@ -230,6 +230,7 @@ connect({
 /** What is on the page is over: another server answers, and numbers its requests anew; or the stage was reset. */
 function startAnew(why) {
   prompts.reset();
+  page.compare.put(null);
   selection.clear();
   goLive();
   say(why);

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.app.processes import Served, serving
-from tests.browser.actions import burst, frames, pause, quiet, run, send, settle, table, wait_for, wait_running
+from tests.browser.actions import burst, frames, pause, quiet, run, send, settle, table, wait_for
 from tests.browser.conftest import OpenPage
 from tests.browser.test_accessibility import violations
 
@@ -62,8 +62,10 @@ def test_the_reset_asks_back_and_then_clears_the_page_of_everybody(
 ) -> None:
     served.client.patch("/api/config", json={"max_num_seqs": 7}).raise_for_status()
     other = open_page(served.url)
-    ids = send(stage, "a long story", max_tokens=300, copies=3)
-    wait_running(stage, ids[:1])
+    pause(stage, served)
+    send(stage, "a long story", copies=3)
+    served.client.post("/api/gate", json={"action": "step", "steps": 2}).raise_for_status()
+    wait_for(stage, "stepscope.lanes().length === 3 && stepscope.state().gate.steps_left === 0")
     button = stage.locator("#stage-reset button")
     button.click()
     expect(button).to_have_text("Really reset?")
@@ -249,10 +251,10 @@ def test_a_panel_can_be_framed_by_slides_and_cannot_move_the_engine(
 SNAPSHOT = """() => JSON.stringify({
   moment: stepscope.moment(), choice: stepscope.choice(), gate: stepscope.state().gate, step: stepscope.state().step,
   root: { ...document.documentElement.dataset }, full: document.fullscreenElement !== null,
-  open: [...document.querySelectorAll("dialog, .line")].map((node) => node.open ?? !node.hidden),
-  focus: document.activeElement.id,
+  open: [...document.querySelectorAll("dialog, .line, #diff")].map((node) => node.open ?? !node.hidden),
+  focus: document.activeElement.id, said: document.getElementById("note").textContent,
 })"""
-GESTURES = {"Ctrl", "Enter"}  # in the help too, but no keys of the page
+GESTURES = {"Ctrl", "Enter", "Tab"}  # in the help too, but no keys of the page
 
 
 def test_every_key_in_the_help_does_something(stage: Page, served: Served) -> None:
