@@ -43,6 +43,4 @@ def test_a_dry_run_goes_through_everything_and_writes_its_table(tmp_path: Path):
     ):
         assert any(part in name for name in names), part
     assert all(line["kept"] for line in found["findings"])
-    assert {"tile", "num_warps", "num_stages", "programs_per_processor", "us", "difference"} == found["tuning"][
-        0
-    ].keys()
+    assert found["tuning"][0].keys() >= {"tile", "num_warps", "num_stages", "programs_per_processor", "us"}
