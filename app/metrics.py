@@ -8,10 +8,13 @@ go on across restarts.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -44,6 +47,23 @@ _COUNTERS = {
 }
 
 
+class _Tally:
+    """A histogram's series that takes many equal samples at once: most requests of a step have the same gap."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(_BUCKETS) + 1)
+        self._sum = 0.0
+
+    def take(self, value: float, times: int) -> None:
+        self._counts[bisect_left(_BUCKETS, value)] += times
+        self._sum += value * times
+
+    def add_to(self, family: HistogramMetricFamily, engine: str) -> None:
+        bounds = (*map(float, _BUCKETS), float("inf"))
+        names = ("+Inf" if bound == float("inf") else str(bound) for bound in bounds)
+        family.add_metric([engine], list(zip(names, accumulate(self._counts), strict=True)), self._sum)
+
+
 class Metrics:
     """The registry, fed by the hub's events."""
 
@@ -60,13 +80,7 @@ class Metrics:
             field: Histogram(PREFIX + name, text, ["engine"], buckets=_BUCKETS, registry=self.registry)
             for field, (name, text) in _HISTOGRAMS.items()
         }
-        self._itl = Histogram(
-            f"{PREFIX}inter_token_latency_seconds",
-            "Gap between consecutive deliveries of one request (ITL).",
-            ["engine"],
-            buckets=_BUCKETS,
-            registry=self.registry,
-        )
+        self._itl: dict[str, _Tally] = {}
         self.registry.register(self)
         hub.observers.append(self.observe)
 
@@ -87,8 +101,9 @@ class Metrics:
 
     def _show_series(self, engine: str) -> None:
         """An engine without samples yet has its series all the same, at 0."""
-        for histogram in (*self._histograms.values(), self._itl):
+        for histogram in self._histograms.values():
             histogram.labels(engine)
+        self._itl.setdefault(engine, _Tally())
 
     def _observe_request(self, engine: str, event: Json) -> None:
         if event["event"] == "arrived":
@@ -107,14 +122,14 @@ class Metrics:
             self._step_us[engine] = self._step_us.get(engine, 0) + event["wall_us"]
             if event.get("device_us") is not None:
                 self._device_us[engine] = self._device_us.get(engine, 0) + event["device_us"]
-        accepted_us = self._accepted_us.setdefault(engine, {})
-        for row in event["rows"]:
-            if not row["out"]:
-                continue
-            before = accepted_us.get(row["request"])
-            if before is not None and not event["gated"]:
-                self._itl.labels(engine).observe((event["accepted_us"] - before) / 1e6)
-            accepted_us[row["request"]] = event["accepted_us"]
+        last_us, now_us = self._accepted_us.setdefault(engine, {}), event["accepted_us"]
+        delivered = [row["request"] for row in event["rows"] if row["out"]]
+        if not event["gated"]:
+            tally = self._itl.setdefault(engine, _Tally())
+            for before_us, times in Counter(map(last_us.get, delivered)).items():
+                if before_us is not None:
+                    tally.take((now_us - before_us) / 1e6, times)
+        last_us.update(dict.fromkeys(delivered, now_us))
 
     def _note_totals(self, record: EngineRecord) -> None:
         assert record.state is not None
@@ -145,6 +160,14 @@ class Metrics:
                 success.add_metric([engine, reason], count)
         yield prompts
         yield success
+        gaps = HistogramMetricFamily(
+            f"{PREFIX}inter_token_latency_seconds",
+            "Gap between consecutive deliveries of one request (ITL).",
+            labels=["engine"],
+        )
+        for engine, tally in self._itl.items():
+            tally.add_to(gaps, engine)
+        yield gaps
         yield from self._times(engines)
 
     def _times(self, engines: list[EngineRecord]) -> Iterator[Metric]:

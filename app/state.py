@@ -219,13 +219,14 @@ def _step(state: State, e: Json) -> None:
         requests[request_id]["block_table"].extend(appended)
         for block in appended:
             _hold(blocks, block)
+    accepted_us = e["accepted_us"]
     for row in e["rows"]:
         request = requests[row["request"]]
         request["num_computed_tokens"] = row["computed"]
-        request["num_output_tokens"] += row["out"]
-        if row["out"]:
-            request["last_token_us"] = e["accepted_us"]
-        totals["output_tokens"] += row["out"]
+        if out := row["out"]:
+            request["num_output_tokens"] += out
+            request["last_token_us"] = accepted_us
+            totals["output_tokens"] += out
     for block, block_hash in e["hashed"]:
         blocks["hashes"][block] = block_hash
     for reason in e["waiting"]:

@@ -2,9 +2,14 @@
 
 import sys
 
-from benchmarks import kv_error, lessons, throughput
+from benchmarks import browser, kv_error, lessons, throughput
 
-BENCHMARKS = {"throughput": throughput.main, "lessons": lessons.main, "kv-error": kv_error.main}
+BENCHMARKS = {
+    "throughput": throughput.main,
+    "lessons": lessons.main,
+    "kv-error": kv_error.main,
+    "browser": browser.main,
+}
 
 
 def main(argv: list[str]) -> int:

@@ -2,10 +2,12 @@
  * The small frame every canvas panel stands in: size and pixel ratio, what lies under the pointer, the shared time
  * axis, an explanation when there is no data, and a table twin beside the canvas.
  *
- * A panel is {draw(g, size, view), hit?(x, y, view, size), hint?(hit, view), empty(view), summary(view), twin(view)}:
- * `g` is scaled to CSS pixels, or to larger ones in presenter mode (`size.zoom` CSS pixels each); `hit` returns {choice, …} or null; `empty` returns why there is nothing, or null.
+ * A panel is {mount?(root, page), draw(g, size, view), hit?(x, y, view, size), hint?(hit, view), empty(view),
+ * summary(view), twin(view)}: `g` is scaled to CSS pixels, or to larger ones in presenter mode (`size.zoom` CSS pixels
+ * each); `hit` returns {choice, …}, {act, …} or null; `empty` returns why there is nothing, or null.
  */
 
+import { show, write } from "./dom.js";
 import { canvasZoom } from "./presenter.js";
 import { renderTable } from "./table.js";
 
@@ -27,19 +29,18 @@ export function mountPanel(id, panel, page, { timed = false } = {}) {
   const g = canvas.getContext("2d", { alpha: false });
   const size = { width: 0, height: 0, scale: 1, zoom: 1 };
   let summarised = -Infinity;
+  let font = "";
 
   const mounted = {
     id,
     visible: true,
     draw(view) {
       if (!size.width || !size.height || !view.palette) return;
-      const reason = panel.empty(view);
-      empty.textContent = reason ?? "";
-      empty.hidden = reason === null;
+      say(empty, panel.empty(view));
       g.setTransform(size.scale, 0, 0, size.scale, 0, 0);
       g.fillStyle = view.palette.well;
       g.fillRect(0, 0, size.width, size.height);
-      g.font = view.palette.font;
+      if (font !== view.palette.font) g.font = font = view.palette.font; // setting it has the browser settle all styles
       g.textBaseline = "middle";
       panel.draw(g, size, view);
     },
@@ -55,7 +56,11 @@ export function mountPanel(id, panel, page, { timed = false } = {}) {
   };
 
   twin.open = false;
-  watchSize(canvas, size, page.loop);
+  panel.mount?.(root, page);
+  watchSize(canvas, size, () => {
+    font = ""; // a canvas of another size begins anew
+    page.loop.invalidate();
+  });
   const watch = (entries) => {
     mounted.visible = entries.at(-1).isIntersecting;
     page.loop.invalidate();
@@ -67,7 +72,13 @@ export function mountPanel(id, panel, page, { timed = false } = {}) {
   return mounted;
 }
 
-function watchSize(canvas, size, loop) {
+/** Why there is nothing to see. */
+function say(node, reason) {
+  write(node, reason ?? "");
+  show(node, reason !== null);
+}
+
+function watchSize(canvas, size, resized) {
   const measure = () => {
     const box = canvas.getBoundingClientRect();
     const scale = window.devicePixelRatio || 1;
@@ -76,7 +87,7 @@ function watchSize(canvas, size, loop) {
     Object.assign(size, { width: width / zoom, height: height / zoom, scale: scale * zoom, zoom });
     canvas.width = Math.round(width * scale);
     canvas.height = Math.round(height * scale);
-    loop.invalidate();
+    resized();
   };
   window.addEventListener("resize", measure);
   new ResizeObserver(measure).observe(canvas);

@@ -177,13 +177,25 @@ function joinKey(history, state) {
 
 function rememberStep(history, event, state) {
   const column = history.base + event.step;
-  const scheduled = new Set(event.rows.map((row) => row.request));
-  const skipped = state.queues.running.filter((id) => !scheduled.has(id)).map((id) => state.requests[id].slot);
-  history.steps.set(column, { ...event, skipped, num_slots: state.config.max_num_seqs });
+  history.steps.set(column, withSlots(event, skippedSlots(event, state), state));
   history.last = column;
   if (history.steps.size > KEPT) history.steps.delete(history.steps.keys().next().value);
   for (const row of event.rows) markRow(history, row, column);
   for (const [id, blocks] of event.tables) for (const block of blocks) noteOwner(history, block, id, column);
+}
+
+/** Slots of those that run and got no tokens. */
+function skippedSlots({ rows }, { queues, requests }) {
+  if (rows.length === queues.running.length) return [];
+  const scheduled = new Set(rows.map((row) => row.request));
+  return queues.running.filter((id) => !scheduled.has(id)).map((id) => requests[id].slot);
+}
+
+/** A step and what of the slots it does not say: how many there are, and one more than the highest in use. */
+function withSlots(step, skipped, { config }) {
+  let top_slot = config.max_num_seqs;
+  for (const { slot } of step.rows) if (slot >= top_slot) top_slot = slot + 1;
+  return { ...step, skipped, num_slots: config.max_num_seqs, top_slot };
 }
 
 function noteOwner(history, block, id, at) {
@@ -202,7 +214,7 @@ export function backfill(history, { steps, requests }, state) {
   const older = steps.filter(missing);
   if (!older.length) return;
   // Who held a slot without getting tokens is not known of steps that were not watched.
-  const merged = new Map(older.map((step) => [history.base + step.step, { ...step, skipped: [], num_slots: state.config.max_num_seqs }]));
+  const merged = new Map(older.map((step) => [history.base + step.step, withSlots(step, [], state)]));
   for (const [column, step] of history.steps) merged.set(column, step);
   history.steps = new Map([...merged].sort(([one], [other]) => one - other).slice(-KEPT));
   const lastSeen = new Map();

@@ -1,6 +1,6 @@
 /**
- * The cells of the KV map as pixels. Each cell is painted whole, and only when what it shows has changed; so a
- * frame costs as much as its changes, however large the pool is.
+ * The cells of the KV map as pixels: a run of blocks, one cell each. What a cell shows is one number; it is painted
+ * whole, and only when that number has changed, so a frame costs as much as its changes.
  */
 
 import { ownerHue } from "./owners.js";
@@ -14,35 +14,49 @@ const FREE = 0;
 const CACHED = 1;
 const HELD = 2;
 
+// What else a cell says, a bit or two each: `marksOf` sets the lower ones.
+const NEXT = 1; // next in line, 2: the very next
+const EVICTED = 4;
+const WRITTEN = 8; // 16: by what is lit
+const SHARED = 32;
+const DIM = 64;
+
 export function createCells() {
   const pixels = createPixels();
   let signatures = new Float64Array(0);
+  let marks = new Uint8Array(0);
+  let owners = new Uint8Array(0);
+  let inks = /** @type {ReturnType<typeof inksOf> | null} */ (null);
   let setting = "";
 
   return {
     /**
      * @param {CanvasRenderingContext2D} g
-     * @param {ReturnType<typeof import("./metrics.js").heldBlocks>} content
+     * @param {import("./kv_fill.js").Fill} fill
+     * @param {{first: number, count: number}} range of blocks
      * @returns {Grid} where the cells are
      */
-    draw(g, content, view, scale) {
-      const { blocks } = view.state;
-      const grid = gridOf(g.canvas, blocks.total, scale);
-      const now = `${g.canvas.width} ${g.canvas.height} ${blocks.total} ${scale} ${view.palette.well} ${view.palette.prefill}`;
+    draw(g, fill, view, scale, range) {
+      const { state, palette, lit } = view;
+      const grid = gridOf(g.canvas, range.count, scale, LARGEST);
+      const now = `${g.canvas.width} ${g.canvas.height} ${state.blocks.total} ${range.first} ${range.count} ${scale} ${palette.well} ${palette.prefill}`;
       if (now !== setting) {
         setting = now;
-        signatures = new Float64Array(blocks.total).fill(-1);
-        pixels.begin(g, view.palette.rgba.well);
+        signatures = new Float64Array(range.count).fill(-1);
+        inks = inksOf(palette.rgba);
+        pixels.begin(g, palette.rgba.well);
       }
-      const marks = marksOf(view);
-      const inks = inksOf(view.palette.rgba);
+      if (marks.length !== state.blocks.total) marks = new Uint8Array(state.blocks.total);
+      mark(marks, view);
+      owners = ownersOf(view, owners);
       const inner = Math.max(2, grid.side - 2 * Math.max(1, Math.round(scale)));
-      for (let id = 0; id < grid.total; id += 1) {
-        const cell = cellOf(id, content, view, marks, inner);
-        const signature = signatureOf(cell);
-        if (signature === signatures[id]) continue;
-        signatures[id] = signature;
-        paint(pixels, grid, id, cell, inks, scale);
+      for (let i = 0; i < grid.total; i += 1) {
+        const id = range.first + i;
+        const flags = marks[id] | (state.blocks.refs[id] > 1 ? SHARED : 0) | (lit.any && !lit.blocks.has(id) ? DIM : 0);
+        const signature = signatureOf(id, flags, owners[id] ?? 0, state.blocks, fill, inner);
+        if (signature === signatures[i]) continue;
+        signatures[i] = signature;
+        paint(pixels, grid, i, cellOf(signature), inks, scale);
       }
       pixels.end(g);
       return grid;
@@ -52,10 +66,10 @@ export function createCells() {
 
 /**
  * @typedef {{pitch: number, side: number, columns: number, total: number}} Grid in device pixels
- * The largest whole-pixel pitch at which every block fits; `total` is how many do.
+ * The largest whole-pixel pitch at which so many fit; `total` is how many do.
  */
-function gridOf({ width, height }, total, scale) {
-  let pitch = Math.min(Math.round(LARGEST * scale), Math.floor(Math.sqrt((width * height) / total)) + 2);
+export function gridOf({ width, height }, total, scale, largest) {
+  let pitch = Math.min(Math.round(largest * scale), Math.floor(Math.sqrt((width * height) / total)) + 2);
   while (pitch > 2 && Math.floor(width / pitch) * Math.floor(height / pitch) < total) pitch -= 1;
   const gap = pitch >= 14 * scale ? Math.round(3 * scale) : pitch >= 7 * scale ? Math.round(2 * scale) : 1;
   const columns = Math.floor(width / pitch);
@@ -63,52 +77,65 @@ function gridOf({ width, height }, total, scale) {
 }
 
 /** Which blocks carry a mark: next in line, just evicted, just written. */
-function marksOf({ state, lit }) {
-  const next = new Map(state.blocks.victims.map((id, i) => [id, i === 0 ? 2 : 1]));
-  const evicted = new Set(state.last_step?.evicted ?? []);
-  const written = new Map();
-  const size = state.blocks.block_size;
+function mark(marks, { state, lit }) {
+  marks.fill(0);
+  const { victims, block_size: size } = state.blocks;
+  for (let i = victims.length - 1; i >= 0; i -= 1) marks[victims[i]] = i === 0 ? 2 * NEXT : NEXT;
+  for (const id of state.last_step?.evicted ?? []) marks[id] |= EVICTED;
   for (const row of state.last_step?.rows ?? []) {
     const table = state.requests[row.request]?.block_table ?? [];
-    const strength = lit.any && !lit.requests.has(row.request) ? 1 : 2;
+    const written = lit.any && !lit.requests.has(row.request) ? WRITTEN : 2 * WRITTEN;
     for (let i = Math.floor((row.computed - row.scheduled) / size); i * size < row.computed && i < table.length; i += 1) {
-      written.set(table[i], strength);
+      marks[table[i]] = (marks[table[i]] & ~(3 * WRITTEN)) | written;
     }
   }
-  return { next, evicted, written };
 }
 
-/** What one cell shows; heights in device pixels. */
-function cellOf(id, content, { byOwner, state, lit }, marks, inner) {
-  const size = state.blocks.block_size;
-  const held = content.get(id);
+/** By owner: for each block one more than the hue of the first that holds it, 0 for none. Else nothing. */
+function ownersOf({ byOwner, state }, known) {
+  if (!byOwner) return new Uint8Array(0);
+  const owners = known.length === state.blocks.total ? known.fill(0) : new Uint8Array(state.blocks.total);
+  for (const id of state.queues.running) {
+    const hue = ownerHue(id) + 1;
+    for (const block of state.requests[id].block_table) owners[block] ||= hue;
+  }
+  return owners;
+}
+
+/** What one cell shows, in one number; heights in device pixels. */
+function signatureOf(id, flags, owner, { refs, hashes, block_size: size }, { tokens, prompt }, inner) {
+  const kind = refs[id] > 0 ? HELD : hashes[id] !== null ? CACHED : FREE;
+  const heights = Math.round((inner * tokens[id]) / size) + 512 * Math.round((inner * prompt[id]) / size);
+  return flags + 128 * (kind + 4 * (heights + 512 * 512 * owner));
+}
+
+/** The same taken apart. */
+function cellOf(signature) {
+  const flags = signature % 128;
+  const rest = Math.floor(signature / 128);
+  const heights = Math.floor(rest / 4);
   return {
-    kind: held ? HELD : state.blocks.hashes[id] !== null ? CACHED : FREE,
-    full: held ? Math.round((inner * held.tokens) / size) : 0,
-    prompt: held ? Math.round((inner * held.prompt) / size) : 0,
-    owner: held && byOwner ? ownerHue(held.owners[0]) + 1 : 0,
-    shared: held !== undefined && held.owners.length > 1,
-    dim: lit.any && !lit.blocks.has(id),
-    next: marks.next.get(id) ?? 0,
-    evicted: marks.evicted.has(id),
-    written: marks.written.get(id) ?? 0,
+    kind: rest % 4,
+    full: heights % 512,
+    prompt: Math.floor(heights / 512) % 512,
+    owner: Math.floor(heights / (512 * 512)),
+    shared: (flags & SHARED) > 0,
+    dim: (flags & DIM) > 0,
+    next: flags & 3,
+    evicted: (flags & EVICTED) > 0,
+    written: (flags >> 3) & 3,
   };
 }
 
-function signatureOf({ kind, full, prompt, owner, shared, dim, next, evicted, written }) {
-  const flags = kind + 3 * (next + 3 * (written + 3 * (Number(shared) + 2 * Number(dim) + 4 * Number(evicted))));
-  return flags + 1024 * (full + 512 * (prompt + 512 * owner));
-}
-
 /** The colours of lit and of dimmed cells. */
-function inksOf(rgba) {
+export function inksOf(rgba) {
   const dim = Object.fromEntries(Object.entries(rgba).map(([name, colour]) => [name, mix(colour, rgba.well, FADE)]));
   return { lit: { ...rgba, free: mix(rgba.idle, rgba.well, 0.62) }, dim: { ...dim, free: mix(rgba.idle, rgba.well, 0.3) }, rgba };
 }
 
-function paint(pixels, grid, id, cell, inks, scale) {
-  const x = (id % grid.columns) * grid.pitch;
-  const y = Math.floor(id / grid.columns) * grid.pitch;
+function paint(pixels, grid, i, cell, inks, scale) {
+  const x = (i % grid.columns) * grid.pitch;
+  const y = Math.floor(i / grid.columns) * grid.pitch;
   const { side } = grid;
   const ink = cell.dim ? inks.dim : inks.lit;
   const line = Math.max(1, Math.round(scale));

@@ -78,7 +78,7 @@ export function extendLane(history, row, column, state) {
   if (lane.late && lane.stays[0]?.slot === null) lane.stays[0].slot = row.slot;
   addRow(lane, row);
   if (row.out === 0) return;
-  lane.first ??= row.phase === "prefill" ? column : null;
+  if (row.phase === "prefill") lane.first = Math.min(lane.first ?? column, column);
   lane.last = Math.max(lane.last ?? column, column);
 }
 

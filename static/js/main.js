@@ -22,7 +22,7 @@ import { mountGate } from "./panels/gate.js";
 import { mountHeader } from "./panels/header.js";
 import { mountIntensity } from "./panels/intensity.js";
 import { mountKnobs } from "./panels/knobs.js";
-import { kv, kvCells } from "./panels/kv.js";
+import { kv, kvCells, kvTiles } from "./panels/kv.js";
 import { mountKvSum } from "./panels/kv_sum.js";
 import { mountLatency } from "./panels/latency.js";
 import { memory } from "./panels/memory.js";
@@ -195,7 +195,7 @@ mountKeys({
   jump: scrubber.jump,
   compare: page.compare.mark,
   theme: theme.toggle,
-  clear: () => selection.clear(),
+  clear: () => (selection.choice ? selection.clear() : kv.close()),
   ...stage,
   ...(embedded ? {} : controls),
   gate: embedded ? null : () => move(store.engine?.state?.gate.state === "paused" ? "run" : "pause"),
@@ -259,6 +259,7 @@ window.stepscope = Object.freeze({
   gaps: () => structuredClone(store.engine?.history.gaps ?? []),
   marks: () => structuredClone(store.engine?.history.marks ?? []),
   kvCells,
+  kvTiles,
   cost: () => structuredClone(loop.cost),
 });
 loop.invalidate();

@@ -3,6 +3,8 @@
  * invariant. Undefined is null and gives no sample. Pure functions.
  */
 
+import { readFill } from "./kv_fill.js";
+
 /** Rates on the page are over the last two seconds of engine time. */
 export const RATE_WINDOW_US = 2_000_000;
 
@@ -63,9 +65,9 @@ export function brokenInvariant(state) {
   if (counts.free + counts.cached_idle + counts.referenced !== total) {
     return `free ${counts.free} + cached idle ${counts.cached_idle} + referenced ${counts.referenced} is not ${total}`;
   }
-  const held = new Array(total).fill(0);
+  const held = new Uint32Array(total);
   for (const request of Object.values(state.requests)) for (const block of request.block_table) held[block] += 1;
-  const wrong = held.findIndex((n, block) => n !== refs[block]);
+  const wrong = refs.findIndex((ref, block) => ref !== held[block]);
   if (wrong >= 0) return `block ${wrong} has ref ${refs[wrong]} but ${held[wrong]} tables hold it`;
   return brokenQueues(state);
 }
@@ -83,58 +85,33 @@ function brokenQueues(state) {
 /** What the pool holds, in blocks and tokens. @param {Object<string, any>} state */
 export function poolUse(state) {
   const { blocks } = state;
-  const size = blocks.block_size;
   let savedBlocks = 0;
   for (const ref of blocks.refs) if (ref > 1) savedBlocks += ref - 1;
-  let tokens = 0;
-  let promptTokens = 0;
-  for (const held of heldBlocks(state).values()) {
-    tokens += held.tokens;
-    promptTokens += held.prompt;
-  }
-  const places = blocks.counts.referenced * size;
+  const fill = readFill(state);
+  const tokens = sum(fill.tokens);
+  const places = blocks.counts.referenced * blocks.block_size;
   return {
     ...blocks.counts,
     usage: blocks.total ? blocks.counts.referenced / blocks.total : null,
     savedBlocks,
     tokens,
-    promptTokens,
+    promptTokens: sum(fill.prompt),
     places,
     fragmentation: places ? (places - tokens) / places : null,
   };
 }
 
-/**
- * What running requests keep in each block; how full a block is follows from how much of them is computed.
- * @param {Object<string, any>} state
- * @returns {Map<number, {owners: string[], tokens: number, prompt: number, index: number}>}
- */
-export function heldBlocks(state) {
-  const size = state.blocks.block_size;
-  const clamp = (value) => Math.max(0, Math.min(size, value));
-  const content = new Map();
-  for (const id of state.queues.running) {
-    const request = state.requests[id];
-    const computed = request.num_computed_tokens;
-    request.block_table.forEach((block, index) => {
-      const tokens = clamp(computed - index * size);
-      const prompt = clamp(Math.min(request.num_prompt_tokens, computed) - index * size);
-      const held = content.get(block);
-      if (!held) content.set(block, { owners: [id], tokens, prompt, index });
-      else {
-        held.owners.push(id);
-        if (tokens > held.tokens) Object.assign(held, { tokens, prompt });
-      }
-    });
-  }
-  return content;
+function sum(values) {
+  let total = 0;
+  for (let i = 0; i < values.length; i += 1) total += values[i];
+  return total;
 }
 
 /** Wall time of a step that no phase explains. */
 export function otherUs(step) {
-  let sum = 0;
-  for (const us of Object.values(step.phases_us)) sum += us;
-  return Math.max(0, step.wall_us - sum);
+  let explained = 0;
+  for (const phase in step.phases_us) explained += step.phases_us[phase];
+  return Math.max(0, step.wall_us - explained);
 }
 
 /**

@@ -1,6 +1,9 @@
 /**
  * The marks of the slots picture: a block for a prefill, a dot for a decode, ticks for its guesses, a hollow cell for an
- * idle slot, a dash for one that is held. They are collected into a few paths first.
+ * idle slot, a dash for one that is held. They are collected into a few paths first. With many slots there is no room for
+ * marks: bars of pixels then.
+ *
+ * @typedef {{slots: number, top: number, height: number, dense: boolean}} Lines rows of the picture, in CSS pixels
  */
 
 import { ownerHue } from "./owners.js";
@@ -8,12 +11,23 @@ import { ownerHue } from "./owners.js";
 /** How strong a mark is that is not lit while something else is. */
 const DIM = 0.25;
 
+/** What the slots do in one step, from x = 0. @param {OffscreenCanvasRenderingContext2D} g @param {Lines} lines */
+export function drawSlots(g, lines, step, view) {
+  if (lines.dense) {
+    drawDense(g, lines, step, view);
+    return;
+  }
+  const marks = newMarks();
+  collect(marks, 0, lines, step, view);
+  drawMarks(g, marks, lines, view);
+}
+
 /** One path per kind of mark, and per hue: a thousand marks cost a handful of fills. */
-export function newMarks() {
+function newMarks() {
   return { decode: [], prefill: [], dimDecode: [], dimPrefill: [], idle: new Path2D(), wanted: new Path2D(), held: new Path2D(), right: new Path2D(), wrong: new Path2D() };
 }
 
-export function collect(marks, x, lines, step, { axis, byOwner, lit }) {
+function collect(marks, x, lines, step, { axis, byOwner, lit }) {
   const busy = new Set(step.skipped);
   const width = Math.max(1, axis.px - 1);
   const middle = (slot) => lines.top + (slot + 0.5) * lines.height;
@@ -40,6 +54,47 @@ export function collect(marks, x, lines, step, { axis, byOwner, lit }) {
   }
 }
 
+const NOTHING = 0;
+const UNLIT = 1;
+const IDLE = 2;
+const HELD = 3;
+const DECODE = 4;
+const PREFILL = 5;
+
+/** A step of many slots: what the slots at each pixel do, runs of one kind as one bar. */
+function drawDense(g, lines, step, { axis, byOwner, lit, palette }) {
+  const kinds = new Uint8Array(Math.ceil(lines.slots * lines.height));
+  const set = (slot, kind) => {
+    const y = Math.floor(slot * lines.height);
+    kinds[y] = Math.max(kinds[y], kind);
+    if (kind === PREFILL && y > 0) kinds[y - 1] = PREFILL; // one pixel alone would be missed
+  };
+  const busy = new Uint8Array(lines.slots);
+  for (const row of step.rows) {
+    busy[row.slot] = 1;
+    if (lit.any && !lit.requests.has(row.request)) set(row.slot, UNLIT);
+    else set(row.slot, row.phase === "prefill" ? PREFILL : DECODE);
+  }
+  for (const slot of step.skipped) {
+    busy[slot] = 1;
+    set(slot, HELD);
+  }
+  for (let slot = 0; slot < step.num_slots; slot += 1) if (!busy[slot]) set(slot, IDLE);
+  const width = Math.max(1, axis.px - 1);
+  const idle = [Math.floor(width / 2), 1, step.waiting.length ? palette.muted : palette.idle];
+  const [prefill, decode] = byOwner ? [palette.fg, palette.muted] : [palette.prefill, palette.decode]; // no room for hues
+  const bars = { [UNLIT]: [0, width, decode], [IDLE]: idle, [HELD]: [0, 1, palette.idle], [DECODE]: [0, width, decode], [PREFILL]: [0, width, prefill] };
+  for (let from = 0, to; from < kinds.length; from = to) {
+    for (to = from + 1; to < kinds.length && kinds[to] === kinds[from]; ) to += 1;
+    if (kinds[from] === NOTHING) continue;
+    const [x, wide, colour] = bars[kinds[from]];
+    g.globalAlpha = kinds[from] === UNLIT ? DIM : 1;
+    g.fillStyle = colour;
+    g.fillRect(x, lines.top + from, wide, to - from);
+  }
+  g.globalAlpha = 1;
+}
+
 /** Ticks from the dot outwards, as many as fit; right ones up, wrong ones down. */
 function collectGuesses(marks, row, x, width, y, height) {
   const gap = Math.max(2, dotSize(width, height) / 2 + 1);
@@ -53,7 +108,7 @@ function dotSize(width, height) {
   return Math.max(2, Math.min(width, height / 1.5, 8));
 }
 
-export function drawMarks(g, marks, lines, view) {
+function drawMarks(g, marks, lines, view) {
   const { axis, byOwner, palette } = view;
   const prefill = byOwner ? palette.owners : [palette.prefill];
   const decode = byOwner ? palette.owners : [palette.decode];

@@ -4,17 +4,17 @@
  *
  * @typedef {Object} Twin
  * @property {string[]} columns
- * @property {Array<{cells: Array<string | number>, choice?: import("./selection.js").Choice}>} rows
+ * @property {Array<{cells: Array<string | number>, choice?: import("./selection.js").Choice, act?: () => void}>} rows
  */
 
 import { same } from "./selection.js";
 
-const MAX_ROWS = 200;
+const MAX_ROWS = 400;
 
 /**
  * @param {HTMLTableElement} table
  * @param {Twin} twin
- * @param {any} selection rows with a choice get a button in their first cell that makes it
+ * @param {any} selection rows with a choice, or something else to do, get a button in their first cell that does it
  */
 export function renderTable(table, twin, selection) {
   head(table, twin.columns);
@@ -37,25 +37,26 @@ function head(table, columns) {
   );
 }
 
-function fill(line, { cells, choice }, selection) {
+function fill(line, { cells, choice, act }, selection) {
+  const does = act ?? (choice && (() => selection.set(choice)));
   while (line.cells.length > cells.length) line.deleteCell(-1);
   cells.forEach((value, i) => {
     const cell = line.cells[i] ?? line.insertCell();
-    write(i === 0 && choice ? button(cell, choice, selection) : cell, String(value));
+    write(i === 0 && does ? button(cell, does) : cell, String(value));
   });
   line.classList.toggle("chosen", Boolean(choice) && same(choice, selection.choice));
 }
 
-function button(cell, choice, selection) {
+function button(cell, does) {
   let made = cell.querySelector("button");
   if (!made) {
     made = document.createElement("button");
     made.type = "button";
     made.className = "link";
-    made.addEventListener("click", () => selection.set(made.choice));
+    made.addEventListener("click", () => made.does());
     cell.replaceChildren(made);
   }
-  made.choice = choice;
+  made.does = does;
   return made;
 }
 

@@ -161,7 +161,7 @@ function extend(segment, event) {
   segment.end = event.seq;
   if (IDLE.has(event.kind)) return;
   segment.events.push(event);
-  segment.bytes += weigh(event);
+  segment.bytes += event.kind === "step" ? weighStep(event) : weigh(event);
   if (event.kind !== "step") return;
   segment.to = segment.base + event.step;
   segment.steps += 1;
@@ -176,6 +176,11 @@ export function weigh(value) {
   let sum = 32;
   for (const name in value) sum += weigh(value[name]);
   return sum;
+}
+
+/** Of a step: its rows are many and all alike. */
+function weighStep({ rows, ...rest }) {
+  return weigh(rest) + (rows.length ? rows.length * (8 + weigh(rows[0])) : 0);
 }
 
 /** Of a keyframe: a word for each of its two lists of blocks (hashes are shared with events), and what is live. */

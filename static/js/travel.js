@@ -10,8 +10,12 @@ import { backfill, epochAt, oldestColumn, stepNumber } from "./history.js";
 import { count } from "./format.js";
 import { readRecording, stepsAndNotes } from "./recording.js";
 
-/** Steps asked for when the page opens, so that a reload does not lose the picture; and at once for a gap. */
+/** Steps asked for when the page opens, so that a reload does not lose the picture. */
 const BACKFILL = 600;
+/** Steps asked for at once: reading them must not hold the page up. */
+const PIECE = 60;
+/** Rows of steps asked for at most: a large batch for hundreds of steps is more than a picture needs. */
+const MOST_ROWS = 200_000;
 /** A step is slow when it takes more than this many times the median. */
 const SLOW = 2;
 /** After the server could not help it is not asked again for so long. */
@@ -102,16 +106,22 @@ export function createTravel({ store, selection, axis, loop, plot }) {
       if (column !== null && !store.visit(column)) askFor(column, false);
       loop.invalidate();
     },
-    /** Steps and notes from the server that this page did not hear. @param {any} engine @param {number} since a step */
+    /**
+     * Steps and notes from the server that this page did not hear, newest first.
+     * @param {any} engine @param {number} since a step
+     */
     async fill(engine, since = Math.max(0, engine.state.step - BACKFILL)) {
-      const { epoch, state } = engine;
-      const upTo = state.step;
-      for (let from = since; from < upTo; ) {
-        const missed = await olderSteps(engine.id, from, BACKFILL);
+      const { epoch } = engine;
+      let rows = 0;
+      for (let upTo = engine.state.step; upTo > since && rows < MOST_ROWS; ) {
+        const from = Math.max(since, upTo - PIECE);
+        const missed = await olderSteps(engine.id, from, upTo - from);
         if (engine.epoch !== epoch) return;
         backfill(engine.history, missed, engine.state);
         loop.invalidate();
-        from = missed.steps.length === BACKFILL ? missed.steps.at(-1).step : upTo;
+        rows += missed.steps.reduce((sum, step) => sum + step.rows.length, 0);
+        const whole = missed.steps[0]?.step === from + 1;
+        upTo = whole ? from : since; // older ones are not kept any more
       }
     },
   };

@@ -10,6 +10,7 @@ import { lastSteps } from "../history.js";
 import { drawAhead, drawBreaks, drawChosenColumn, drawTicks } from "../marks.js";
 import { deviceShare, otherUs } from "../metrics.js";
 import { PHASES } from "../palette.js";
+import { createRoll } from "../roll.js";
 import { drawScale, niceCeiling } from "../scale.js";
 
 const LEFT = 56;
@@ -18,6 +19,8 @@ const TICKS = 15;
 const TOP = 6;
 /** Steps that the list averages over. */
 const WINDOW = 60;
+
+const roll = createRoll();
 
 export const anatomy = {
   gutter: RIGHT,
@@ -29,18 +32,13 @@ export const anatomy = {
 
   draw(g, size, view) {
     if (!view.state) return;
-    const { axis, history, palette } = view;
+    const { palette } = view;
     const plot = plotOf(size);
     const bottom = size.height - TICKS;
-    const { from } = axis.span(plot);
-    const steps = [];
-    for (let column = from; column < axis.right; column += 1) {
-      const step = history.steps.get(column);
-      if (step && axis.x(column, plot) >= plot.left) steps.push([column, step]);
-    }
-    const top = niceCeiling(Math.max(1000, ...steps.map(([, step]) => step.wall_us)));
+    const top = niceCeiling(longest(view, plot));
     drawScale(g, plot, { top: TOP, bottom }, top, palette);
-    for (const [column, step] of steps) drawStack(g, axis.x(column, plot), axis.px, bottom, (bottom - TOP) / top, step, palette);
+    const paint = (paper, step) => drawStack(paper, 0, view.axis.px, bottom, (bottom - TOP) / top, step, palette);
+    roll.draw(g, { ...plot, top: 0, bottom }, view, [top], paint);
     drawAhead(g, plot, TOP, bottom, view);
     drawBreaks(g, plot, TOP, bottom, view);
     drawChosenColumn(g, plot, TOP, bottom, view);
@@ -91,6 +89,13 @@ export const anatomy = {
 
 function plotOf(size) {
   return { left: LEFT, right: size.width - RIGHT };
+}
+
+/** The wall time of the longest step in view. */
+function longest({ axis, history }, plot) {
+  let us = 1000;
+  for (let column = Math.ceil(axis.span(plot).from); column < axis.right; column += 1) us = Math.max(us, history.steps.get(column)?.wall_us ?? 0);
+  return us;
 }
 
 function partUs(step, phase) {

@@ -5,6 +5,7 @@
 
 import { count, percent } from "../format.js";
 import { restartEngine } from "../controls.js";
+import { show } from "../dom.js";
 
 /** @param {{loop: any}} page */
 export function mountBanner(page) {
@@ -19,7 +20,7 @@ export function mountBanner(page) {
     visible: true,
     draw(view) {
       const said = sentence(view);
-      root.hidden = said === null;
+      show(root, said !== null);
       if (said === null) return;
       root.dataset.tone = said.tone;
       if (title.textContent !== said.title) title.textContent = said.title;

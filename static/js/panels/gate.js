@@ -5,6 +5,7 @@
  */
 
 import { askGate } from "../controls.js";
+import { show, write } from "../dom.js";
 import { keepDrafts } from "../drafts.js";
 import { breakWords, conditionWords, explainStep, hitWords } from "../explain.js";
 import { count, plural, requestName } from "../format.js";
@@ -27,9 +28,9 @@ export function mountGate(page) {
       const gate = view.engine?.state?.gate;
       if (!gate) return;
       const paused = gate.state === "paused";
-      parts.pause.hidden = paused;
-      parts.run.hidden = !paused;
-      parts.gated.hidden = !byHand(view.engine.state);
+      show(parts.pause, !paused);
+      show(parts.run, paused);
+      show(parts.gated, byHand(view.engine.state));
       write(parts.state, stateWords(gate, view));
       rate.show(gate);
       breaks.show(gate);
@@ -44,10 +45,6 @@ export function mountGate(page) {
       if (gate) write(parts.sentence, sentence(gate, view));
     },
   });
-}
-
-function write(node, text) {
-  if (node.textContent !== text) node.textContent = text;
 }
 
 /** How it stands: "Stopped after step 41: a request was preempted (R7)." */

@@ -3,6 +3,7 @@
  * Status and badges follow at once; figures at most twice a second, so that they can be read.
  */
 
+import { show, write } from "../dom.js";
 import { count, duration, milliseconds, percent, plural, rate, statusWords } from "../format.js";
 import { newestSteps, stepNumber } from "../history.js";
 import { brokenInvariant, percentile, poolUse, rates, RATE_WINDOW_US } from "../metrics.js";
@@ -22,10 +23,10 @@ export function mountHeader(page) {
     draw: (view) => {
       showStatus(parts, view);
       showLabels(labels, view);
-      for (const node of present) node.hidden = view.store.held === null;
+      for (const node of present) show(node, view.store.held !== null);
       const speculative = view.engine?.state?.config.speculative ?? "none";
-      for (const node of speculating) node.hidden = speculative === "none";
-      for (const node of drafting) node.hidden = !speculative.startsWith("draft:");
+      for (const node of speculating) show(node, speculative !== "none");
+      for (const node of drafting) show(node, speculative.startsWith("draft:"));
     },
     refresh: (view) => showFigures(parts, view),
   });
@@ -36,14 +37,10 @@ function collect(root) {
   return Object.fromEntries([...root.querySelectorAll("[data-part]")].map((node) => [node.dataset.part, node]));
 }
 
-function write(node, text) {
-  if (node.textContent !== text) node.textContent = text;
-}
-
 function showStatus(parts, view) {
   const { engine, store } = view;
   const status = engine?.about.status ?? "starting";
-  parts.status.dataset.status = status;
+  if (parts.status.dataset.status !== status) parts.status.dataset.status = status;
   write(parts.status, statusWords(status));
   if (view.hello) {
     const { model, device, draft } = view.hello;
@@ -52,11 +49,11 @@ function showStatus(parts, view) {
     write(parts.device, scripted ? "no model: answers from a script" : `${device.name} · ${device.type}, ${plural(device.num_threads, "thread")}`);
   }
   const paused = engine?.state?.gate.state === "paused";
-  parts.gated.hidden = !byHand(engine?.state);
-  parts.simulated.hidden = !view.hello?.simulated;
-  parts.pause.hidden = paused;
-  parts.run.hidden = !paused;
-  parts.stale.hidden = store.connection !== "stale";
+  show(parts.gated, byHand(engine?.state));
+  show(parts.simulated, Boolean(view.hello?.simulated));
+  show(parts.pause, !paused);
+  show(parts.run, paused);
+  show(parts.stale, store.connection === "stale");
   showLive(parts.live, view);
 }
 
@@ -83,7 +80,7 @@ export function labelWord(label, { simulated, gated }) {
 /** LIVE while following; else how far behind the engine the view is by now. */
 function showLive(button, { store, axis, last, column }) {
   const following = axis.following && !store.held;
-  button.setAttribute("aria-pressed", String(following));
+  if (button.getAttribute("aria-pressed") !== String(following)) button.setAttribute("aria-pressed", String(following));
   if (following) {
     write(button, "LIVE");
     return;

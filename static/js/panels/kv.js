@@ -2,35 +2,71 @@
  * KV pages: one cell per block, in id order, never moving. A cell fills from the bottom as its tokens are computed:
  * blue for prompt tokens, amber for generated ones. Hatched = cached and idle, hollow = free, ring and digit = shared.
  * A corner mark names the blocks that would be handed out next, another the block that was just evicted.
+ * A pool too large for that is drawn as tiles (kv_tiles.js); a click or Enter opens one, Esc closes it.
  */
 
-import { count, bytesText, percent, plural, requestName } from "../format.js";
-import { heldBlocks, poolUse } from "../metrics.js";
+import { show, write } from "../dom.js";
+import { percent, plural, requestName } from "../format.js";
 import { createCells } from "../kv_cells.js";
+import { createCursor } from "../kv_cursor.js";
+import { createFill, ownersOf, readFill } from "../kv_fill.js";
+import { createTiles, MOST_CELLS, readTiles, tileSize } from "../kv_tiles.js";
+import { blockWords, detailWords, drawStrip, filledShare, rangeWords, stateWord, tileWords } from "../kv_words.js";
+import { poolUse } from "../metrics.js";
 
-const picture = createCells();
-/** Where each cell was drawn last, in device pixels; tests read the picture by it. */
+const cells = createCells();
+const mosaic = createTiles();
+const fill = createFill();
+/** Where each cell or tile was drawn last, in device pixels; tests read the picture by it. */
 let drawn = { columns: 0, pitch: 0, side: 0, total: 0 };
+/** The tiles as drawn last; none while blocks are shown one by one. @type {import("../kv_tiles.js").Tile[]} */
+let tiles = [];
+/** A block of the tile that is open. */
+let opened = /** @type {number | null} */ (null);
+let cursor = /** @type {ReturnType<typeof createCursor> | null} */ (null);
+let page = /** @type {any} */ (null);
 
 export const kv = {
+  mount(root, on) {
+    page = on;
+    const canvas = root.querySelector("canvas");
+    const enter = (place) => (tiles.length ? open(tiles[place]) : page.selection.set(blockAt(place)));
+    const words = (place) => (tiles.length ? tileWords(tiles[place], page.view()) : blockWords(blockAt(place).id, page.view()));
+    cursor = createCursor(canvas, { grid: () => drawn, words, enter, moved: () => page.loop.invalidate() });
+    root.querySelector("[data-kv-close]").addEventListener("click", kv.close);
+  },
+
   empty: (view) => (view.state ? null : view.why),
 
   draw(g, size, view) {
     if (!view.state) return;
-    const content = heldBlocks(view.state);
-    drawn = picture.draw(g, content, view, size.scale);
-    drawOver(g, drawn, content, size, view);
+    readFill(view.state, fill);
+    const large = view.state.blocks.total > MOST_CELLS;
+    if (!large) opened = null; // another engine may have a smaller pool
+    cursor?.enable(large);
+    const range = rangeOf(view.state, size);
+    if (range === null) {
+      tiles = readTiles(view.state, fill, tileSize(size, view.state.blocks.total), view.lit.blocks);
+      drawn = mosaic.draw(g, tiles, view, size.scale);
+      drawLitTiles(g, size, view);
+    } else {
+      tiles = [];
+      drawn = { ...cells.draw(g, fill, view, size.scale, range), ...range };
+      drawOver(g, size, view);
+    }
+    const at = cursor?.place ?? null;
+    if (at !== null) outline(g, size, at, view.palette.fg, 2.5);
   },
 
   hit(x, y, view, { scale }) {
     if (!view.state || !drawn.pitch) return null;
     const column = Math.floor((x * scale) / drawn.pitch);
-    const id = Math.floor((y * scale) / drawn.pitch) * drawn.columns + column;
-    if (column >= drawn.columns || id >= drawn.total || id < 0) return null;
-    return { choice: { kind: "block", id } };
+    const place = Math.floor((y * scale) / drawn.pitch) * drawn.columns + column;
+    if (column >= drawn.columns || place >= drawn.total || place < 0) return null;
+    return tiles.length ? { tile: tiles[place], act: () => open(tiles[place]) } : { choice: blockAt(place) };
   },
 
-  hint: ({ choice }, view) => blockWords(choice.id, view),
+  hint: ({ choice, tile }, view) => (tile ? `${tileWords(tile, view)} · click to open` : blockWords(choice.id, view)),
 
   summary(view) {
     if (!view.state) return "KV pages: no data.";
@@ -40,128 +76,132 @@ export const kv = {
 
   detail(root, view) {
     drawStrip(root, view);
-    root.querySelector(".detail").textContent = detailWords(view);
+    const each = tiles[0]?.count ?? null;
+    const hidden = view.state && !tiles.length && opened === null ? view.state.blocks.total - drawn.total : 0;
+    write(root.querySelector(".detail"), detailWords(view, { each, hidden: drawn.total ? hidden : 0 }));
+    write(root.querySelector("[data-kv-what]"), whatWords(view.state, each));
+    show(root.querySelector("[data-kv-close]"), opened !== null);
+    for (const node of root.querySelectorAll("[data-kv-cells]")) show(node, tiles.length === 0);
   },
 
-  twin(view) {
-    const { refs, hashes } = view.state.blocks;
-    const content = heldBlocks(view.state);
-    const known = [...refs.keys()].filter((id) => refs[id] > 0 || hashes[id] !== null);
-    const rows = known.sort((a, b) => Number(refs[b] > 0) - Number(refs[a] > 0) || a - b).map((id) => {
-      const held = content.get(id);
-      const owners = held ? held.owners.map(requestName).join(", ") : "";
-      const cells = [id, stateWord(id, view.state), owners, tokensWord(held, view), refs[id], hashes[id]?.slice(0, 12) ?? ""];
-      return { choice: { kind: "block", id }, cells };
-    });
-    return { columns: ["block", "state", "held by", "tokens", "refs", "hash"], rows };
+  twin: (view) => (tiles.length ? tileTwin(view) : blockTwin(view)),
+
+  /** Back from an open tile to all of them. @returns {boolean} whether one was open */
+  close() {
+    if (opened === null) return false;
+    const was = opened;
+    opened = null;
+    page.loop.invalidateNow();
+    requestAnimationFrame(() => cursor?.go(Math.max(0, tiles.findLastIndex(({ first }) => first <= was))));
+    return true;
   },
 };
 
+function open(tile) {
+  opened = tile.first;
+  cursor?.go(0);
+  page.loop.invalidateNow();
+}
+
+/** The blocks that are drawn one by one; null when it is tiles that are drawn. */
+function rangeOf({ blocks: { total } }, size) {
+  if (total <= MOST_CELLS) return { first: 0, count: total };
+  if (opened === null || opened >= total) return null;
+  const each = tileSize(size, total);
+  const first = opened - (opened % each);
+  return { first, count: Math.min(each, total - first) };
+}
+
+function blockAt(place) {
+  return { kind: "block", id: drawn.first + place };
+}
+
 /** Geometry of the cells as drawn last, in device pixels. */
 export function kvCells() {
-  return Array.from({ length: drawn.total }, (_, block) => ({
-    block,
-    x: (block % drawn.columns) * drawn.pitch,
-    y: Math.floor(block / drawn.columns) * drawn.pitch,
-    side: drawn.side,
-  }));
+  return tiles.length ? [] : places().map((place, i) => ({ block: drawn.first + i, ...place }));
+}
+
+/** The tiles as drawn last, and where, in device pixels. */
+export function kvTiles() {
+  return tiles.length ? places().map((place, i) => ({ ...tiles[i], ...place })) : [];
+}
+
+function places() {
+  return Array.from({ length: drawn.total }, (_, i) => ({ x: (i % drawn.columns) * drawn.pitch, y: Math.floor(i / drawn.columns) * drawn.pitch, side: drawn.side }));
 }
 
 // -- drawing -------------------------------------------------------------------------------------
 
+/** A place in the picture, in CSS pixels. */
+function boxOf(place, { scale }) {
+  return { x: ((place % drawn.columns) * drawn.pitch) / scale, y: (Math.floor(place / drawn.columns) * drawn.pitch) / scale, side: drawn.side / scale };
+}
+
+function outline(g, size, place, colour, line) {
+  const { x, y, side } = boxOf(place, size);
+  g.strokeStyle = colour;
+  g.lineWidth = line;
+  g.strokeRect(x - line / 2, y - line / 2, side + line, side + line);
+}
+
 /** Digits and the chosen outline: few, so plain canvas calls do. */
-function drawOver(g, grid, content, size, view) {
-  const { palette, lit, choice } = view;
-  const side = grid.side / size.scale;
-  const at = (id) => [((id % grid.columns) * grid.pitch) / size.scale, (Math.floor(id / grid.columns) * grid.pitch) / size.scale];
-  g.textAlign = "center";
-  g.textBaseline = "middle";
-  const table = choice?.kind === "request" ? (view.state.requests[choice.id]?.block_table ?? []) : [];
+function drawOver(g, size, view) {
+  const { lit, choice, state } = view;
+  const { refs } = state.blocks;
+  const within = (id) => id >= drawn.first && id < drawn.first + drawn.total;
+  const table = choice?.kind === "request" ? (state.requests[choice.id]?.block_table ?? []) : [];
   const digit = (id, text) => {
-    const [x, y] = at(id);
-    if (side < 13 || g.measureText(text).width > side - 3) return;
-    const onFill = (content.get(id)?.tokens ?? 0) * 2 > view.state.blocks.block_size && (!lit.any || lit.blocks.has(id));
-    g.fillStyle = onFill ? palette.onAccent : palette.fg;
-    g.fillText(text, x + side / 2, y + side / 2 + 0.5);
+    const onFill = fill.tokens[id] * 2 > state.blocks.block_size && (!lit.any || lit.blocks.has(id));
+    drawDigit(g, size, id - drawn.first, text, onFill ? view.palette.onAccent : view.palette.fg);
   };
-  if (table.length) table.forEach((id, index) => digit(id, String(index)));
-  else for (const [id, held] of content) if (held.owners.length > 1) digit(id, String(held.owners.length));
-  if (!lit.any) return;
-  g.strokeStyle = palette.fg;
-  g.lineWidth = 1.5;
-  for (const id of lit.blocks) {
-    const [x, y] = at(id);
-    g.strokeRect(x - 0.75, y - 0.75, side + 1.5, side + 1.5);
-  }
+  g.textAlign = "center";
+  if (table.length) table.forEach((id, index) => within(id) && digit(id, String(index)));
+  else for (let id = drawn.first; id < drawn.first + drawn.total; id += 1) if (refs[id] > 1) digit(id, String(refs[id]));
+  for (const id of lit.blocks) if (within(id)) outline(g, size, id - drawn.first, view.palette.fg, 1.5);
+}
+
+function drawDigit(g, size, place, text, colour) {
+  const { x, y, side } = boxOf(place, size);
+  if (side < 13 || g.measureText(text).width > side - 3) return;
+  g.fillStyle = colour;
+  g.fillText(text, x + side / 2, y + side / 2 + 0.5);
+}
+
+/** Tiles that have some of the chosen blocks. */
+function drawLitTiles(g, size, { palette }) {
+  for (let place = 0; place < drawn.total; place += 1) if (tiles[place].lit) outline(g, size, place, palette.fg, 1.5);
 }
 
 // -- words ---------------------------------------------------------------------------------------
 
-function stateWord(id, { blocks }) {
-  if (blocks.refs[id] > 1) return "shared";
-  if (blocks.refs[id] === 1) return "referenced";
-  return blocks.hashes[id] === null ? "free" : "cached, idle";
+/** What stands before the legend. */
+function whatWords(state, each) {
+  const size = plural(state.blocks.block_size, "token");
+  if (each !== null) return `A tile is ${plural(each, "page")} (blocks) of ${size}, filled from below:`;
+  if (opened !== null) return `Blocks ${rangeWords({ first: drawn.first, count: drawn.total })}, filled from below:`;
+  return `A cell is a page (block) of ${size}, filled from below:`;
 }
 
-function tokensWord(held, { state }) {
-  return held ? `${held.tokens}/${state.blocks.block_size}` : "";
+function blockTwin({ state }) {
+  const { refs, hashes, block_size: size } = state.blocks;
+  const range = { first: drawn.first ?? 0, last: (drawn.first ?? 0) + (opened === null ? state.blocks.total : drawn.total) };
+  const known = [...refs.keys()].slice(range.first, range.last).filter((id) => refs[id] > 0 || hashes[id] !== null);
+  const owners = ownersOf(state, known);
+  readFill(state, fill);
+  const rows = known.sort((a, b) => Number(refs[b] > 0) - Number(refs[a] > 0) || a - b).map((id) => {
+    const tokens = refs[id] > 0 ? `${fill.tokens[id]}/${size}` : "";
+    const cells = [id, stateWord(id, state), owners.get(id).map(requestName).join(", "), tokens, refs[id], hashes[id]?.slice(0, 12) ?? ""];
+    return { choice: { kind: "block", id }, cells };
+  });
+  if (opened !== null) rows.unshift({ act: kv.close, cells: ["‹ all tiles", "", "", "", "", ""] });
+  return { columns: ["block", "state", "held by", "tokens", "refs", "hash"], rows };
 }
 
-function blockWords(id, view) {
-  const { state, history, until } = view;
-  const held = heldBlocks(state).get(id);
-  const parts = [`block ${id}`, stateWord(id, state)];
-  if (held) {
-    const kind = held.prompt === held.tokens ? "prompt" : held.prompt === 0 ? "generated" : "prompt and generated";
-    parts.push(`${held.tokens} of ${state.blocks.block_size} tokens (${kind}), logical block ${held.index}`);
-    parts.push(`held by ${held.owners.map(requestName).join(", ")}`);
-  }
-  const next = state.blocks.victims.indexOf(id);
-  if (next >= 0) parts.push(next === 0 ? "next to be handed out" : `to be handed out after ${plural(next, "other block")}`);
-  if (state.blocks.hashes[id]) parts.push(`hash ${state.blocks.hashes[id].slice(0, 12)}`);
-  const before = (history.owners.get(id) ?? []).filter(({ at }) => at < until).map((owner) => owner.id);
-  const earlier = before.filter((owner) => !held?.owners.includes(owner));
-  if (earlier.length) parts.push(`earlier ${earlier.map(requestName).join(", ")}`);
-  return parts.join(" · ");
-}
-
-function detailWords(view) {
-  const { choice, state } = view;
-  if (!state) return "";
-  if (choice?.kind === "block") return blockWords(choice.id, view);
-  if (choice?.kind === "request") {
-    const table = state.requests[choice.id]?.block_table ?? [];
-    if (!table.length) return `${requestName(choice.id)} holds no block.`;
-    return `Block table of ${requestName(choice.id)}, logical → physical: ${table.map((block, i) => `${i}→${block}`).join("  ")}`;
-  }
-  if (choice?.kind === "step") return "Lit: the blocks that this step wrote into.";
-  const hidden = state.blocks.total - drawn.total;
-  if (drawn.total && hidden > 0) return `The last ${plural(hidden, "block")} do not fit the picture; the strip counts them all.`;
-  return "Click a block to see its hash and owners, or a request to see its block table.";
-}
-
-/** The strip that sums to 100 %, and what it means in tokens and MiB. */
-function drawStrip(root, view) {
-  const strip = root.querySelector(".strip");
-  strip.hidden = !view.state;
-  if (!view.state) return;
-  const use = poolUse(view.state);
-  const bytes = view.hello?.memory.bytes_per_block ?? null;
-  const size = view.state.blocks.block_size;
-  const parts = { prompt: use.promptTokens / size, answer: (use.tokens - use.promptTokens) / size, empty: (use.places - use.tokens) / size };
-  for (const [name, blocks] of Object.entries({ ...parts, cached_idle: use.cached_idle, free: use.free })) {
-    const part = strip.querySelector(`[data-part="${name}"]`);
-    part.style.flexGrow = String(blocks);
-    part.hidden = blocks === 0;
-  }
-  for (const name of ["referenced", "cached_idle", "free"]) {
-    const figure = root.querySelector(`[data-figure="${name}"]`);
-    const amount = bytes === null ? "" : ` · ${bytesText(use[name] * bytes)}`;
-    figure.textContent = `${percent(use[name] / use.total)} · ${plural(use[name], "block")}${amount}`;
-  }
-  const saved = use.savedBlocks ? `${plural(use.savedBlocks, "block")}${bytes === null ? "" : `, ${bytesText(use.savedBlocks * bytes)}`}` : "nothing";
-  const memory = view.hello?.memory;
-  const each = memory?.kv_dtype && memory.kv_dtype !== "none" ? ` of ${count(memory.bytes_per_token - (memory.draft_bytes_per_token ?? 0))} bytes (${memory.kv_dtype})` : "";
-  root.querySelector('[data-figure="tokens"]').textContent = `${count(use.tokens)} tokens in ${count(use.places)} places${each}`;
-  root.querySelector('[data-figure="saved"]').textContent = saved;
+function tileTwin({ state }) {
+  const rows = tiles.map((tile) => {
+    const { count, referenced, idle, shared } = tile;
+    const cells = [rangeWords(tile), percent(referenced / count), filledShare(tile, state.blocks.block_size), shared, percent(idle / count), percent((count - referenced - idle) / count)];
+    return { act: () => open(tile), cells };
+  });
+  return { columns: ["blocks", "referenced", "filled", "shared", "cached, idle", "free"], rows };
 }

@@ -6,6 +6,9 @@
 import { count } from "../format.js";
 import { oldestColumn, stepNumber } from "../history.js";
 
+/** While it follows, it is written no more often than this: nobody reads faster, and each time is a layout. */
+const WRITTEN_MS = 100;
+
 /** @param {any} page */
 export function mountScrubber({ loop, travel }) {
   const form = /** @type {HTMLFormElement} */ (document.getElementById("travel"));
@@ -13,6 +16,7 @@ export function mountScrubber({ loop, travel }) {
   const kind = /** @type {HTMLSelectElement} */ (form.elements.namedItem("kind"));
   const where = form.querySelector("output");
   const jump = (by) => travel.jump(kind.value, by);
+  let writtenAt = -Infinity;
 
   form.addEventListener("submit", (event) => event.preventDefault());
   line.addEventListener("input", () => travel.walkTo(line.valueAsNumber));
@@ -23,16 +27,23 @@ export function mountScrubber({ loop, travel }) {
     id: "scrubber",
     visible: true,
     draw(view) {
-      if (!view.history) return;
-      set(line, "min", Math.min(oldestColumn(view.history), view.last));
-      set(line, "max", view.last);
-      if (line.valueAsNumber !== view.column) line.value = String(view.column);
-      const words = whereWords(view);
-      if (where.value !== words) where.value = words;
-      if (line.getAttribute("aria-valuetext") !== words) line.setAttribute("aria-valuetext", words);
+      if (!view.store.held && performance.now() - writtenAt < WRITTEN_MS) return;
+      writtenAt = performance.now();
+      write(view);
     },
+    refresh: write,
   });
   return { jump };
+
+  function write(view) {
+    if (!view.history) return;
+    set(line, "min", Math.min(oldestColumn(view.history), view.last));
+    set(line, "max", view.last);
+    if (line.valueAsNumber !== view.column) line.value = String(view.column);
+    const words = whereWords(view);
+    if (where.value !== words) where.value = words;
+    if (line.getAttribute("aria-valuetext") !== words) line.setAttribute("aria-valuetext", words);
+  }
 }
 
 function set(line, name, value) {

@@ -3,19 +3,25 @@
  * decode a dot, an idle slot a hollow cell; a dash is a request that holds its slot but got no tokens in the step.
  * When guesses ran along with a decode, the right ones stand above its dot and the wrong ones hang below it, a tick
  * each. Idle slots are stronger while somebody waits: that is what static batching costs. Above it the token budget.
+ * More slots than there are three pixels for are drawn without gaps, and several of them may share a pixel: the rarest
+ * of what they do is shown.
  */
 
 import { count, endedWords, duration, NONE, plural, requestName } from "../format.js";
 import { drawFlags } from "../flags.js";
 import { lastSteps } from "../history.js";
 import { drawAhead, drawBreaks, drawChosenColumn, drawTicks, endCap, outputShare } from "../marks.js";
-import { collect, drawMarks, newMarks } from "../slot_marks.js";
+import { createRoll } from "../roll.js";
+import { drawSlots } from "../slot_marks.js";
 
 const LEFT = 24;
 export const GUTTER = 94;
 const BUDGET = 30;
 const GAP = 8;
 const TICKS = 15;
+/** Rows lower than this have no room for marks of their own. */
+const LOWEST = 3;
+const roll = createRoll();
 
 export const slots = {
   gutter: GUTTER,
@@ -120,12 +126,13 @@ function plotOf(size) {
 function linesOf(size, plot, { axis, history, state }) {
   let slots = state.config.max_num_seqs;
   for (let column = axis.span(plot).from; column < axis.right; column += 1) {
-    const step = history.steps.get(column);
-    if (step) slots = Math.max(slots, step.num_slots, ...step.rows.map((row) => row.slot + 1));
+    slots = Math.max(slots, history.steps.get(column)?.top_slot ?? 0);
   }
   const top = BUDGET + GAP;
-  const height = Math.max(3, Math.min(34, Math.floor((size.height - top - TICKS) / slots)));
-  return { slots, top, height, bottom: top + slots * height };
+  const room = Math.max(1, size.height - top - TICKS);
+  const dense = room < LOWEST * slots;
+  const height = dense ? room / slots : Math.min(34, Math.floor(room / slots));
+  return { slots, top, height, dense, bottom: top + slots * height };
 }
 
 function drawRows(g, plot, lines, { palette, state }) {
@@ -141,21 +148,16 @@ function drawRows(g, plot, lines, { palette, state }) {
 }
 
 function drawColumns(g, plot, lines, view) {
-  const { axis, history } = view;
+  const { axis } = view;
   g.save();
   g.beginPath();
   g.rect(plot.left, 0, plot.right - plot.left, lines.bottom);
   g.clip();
   drawLimit(g, plot, view);
-  const marks = newMarks();
-  for (let column = axis.span(plot).from; column < axis.right; column += 1) {
-    const step = history.steps.get(column);
-    if (!step) continue;
-    const x = axis.x(column, plot);
-    drawBudget(g, x, axis.px, step, view);
-    collect(marks, x, lines, step, view);
-  }
-  drawMarks(g, marks, lines, view);
+  roll.draw(g, { ...plot, top: 0, bottom: lines.bottom }, view, [lines.slots, lines.height], (paper, step) => {
+    drawBudget(paper, 0, axis.px, step, view);
+    drawSlots(paper, lines, step, view);
+  });
   g.restore();
 }
 
@@ -185,14 +187,17 @@ function drawBudget(g, x, px, step, { palette, byOwner }) {
 
 /** A cap where a request finished, a notch where it was preempted. */
 function drawEnds(g, plot, lines, { axis, history, palette }) {
+  const { from } = axis.span(plot);
+  const tall = lines.dense ? 5 : Math.min(12, lines.height - 4);
   for (const lane of history.lanes.values()) {
+    if (lane.end && lane.end.at < from) continue;
     for (const { slot, to, out } of lane.stays) {
       if (to === null || to > axis.right) continue;
       const x = axis.x(to, plot);
       if (x < plot.left) continue;
       const y = lines.top + (slot + 0.5) * lines.height;
-      if (out === "preempted") notch(g, x, y, lines.height, palette);
-      else endCap(g, x - 1, y, Math.min(12, lines.height - 4), lane.end?.reason, palette);
+      if (out === "preempted") notch(g, x, y, lines.dense ? 8 : lines.height, palette);
+      else endCap(g, x - 1, y, tall, lane.end?.reason, palette);
     }
   }
 }

@@ -5,12 +5,14 @@
  */
 
 import { chunksOf, chunkWords } from "../chunks.js";
+import { write } from "../dom.js";
 import { explainStep, hitWords } from "../explain.js";
 import { drawFlags } from "../flags.js";
 import { count, plural, requestName } from "../format.js";
 import { factsOf, factWords, LANE_COLUMNS, laneCells, paceWords } from "../lane_words.js";
 import { isLive } from "../lanes.js";
 import { CAP_WORDS, drawAhead, drawBreaks, drawChosenColumn, drawTicks, endCap, hollow, outputShare } from "../marks.js";
+import { createRoll } from "../roll.js";
 import { drawBracket, drawFlag, outcomeWords, writeChunk, writeOver, writePace } from "./lane_marks.js";
 import { GUTTER } from "./slots.js";
 
@@ -21,6 +23,8 @@ const TOP = 4;
 const DENSE = 14;
 /** Columns at least so wide have room for the number of a chunk. */
 const WIDE = 13;
+
+const roll = createRoll();
 
 export const timeline = {
   gutter: GUTTER,
@@ -39,7 +43,7 @@ export const timeline = {
     g.beginPath();
     g.rect(plot.left, 0, plot.right + 1 - plot.left, bottom);
     g.clip();
-    const lanes = lanesInView(view, plot);
+    const lanes = lanesInView(view, plot, lines);
     for (const lane of lanes) drawWaits(g, lane, lines, plot, view);
     drawWork(g, lines, plot, view);
     for (const lane of lanes) drawOutline(g, lane, lines, plot, view);
@@ -48,12 +52,13 @@ export const timeline = {
     drawBreaks(g, plot, 0, bottom, view);
     drawChosenColumn(g, plot, 0, bottom, view);
     g.restore();
+    g.save();
     if (lines.height < DENSE) g.font = view.palette.smallFont;
     for (const lane of lanes) if (middle(lane, lines) + 4 < bottom) drawLabel(g, lane, lanes, lines, plot, view);
-    g.font = view.palette.font;
+    g.restore();
     if (view.choice?.kind === "request") drawPace(g, lanes.find(({ id }) => id === view.choice.id), lines, plot, view);
     drawTicks(g, plot, size.height - TICKS / 2, view);
-    view.page.lanesBelow = Math.max(0, lines.rows - Math.floor((bottom - TOP) / lines.height));
+    view.page.lanesBelow = Math.max(0, lines.rows - lines.shown);
   },
 
   hit(x, y, view, size) {
@@ -61,9 +66,10 @@ export const timeline = {
     const plot = plotOf(size);
     const column = view.axis.columnAt(x, plot);
     if (y > size.height - TICKS) return view.history.steps.has(column) ? { choice: { kind: "step", column } } : null;
-    const row = Math.floor((y - TOP) / linesOf(size, plot, view).height);
+    const lines = linesOf(size, plot, view);
+    const row = Math.floor((y - TOP) / lines.height);
     const at = x > plot.right ? view.axis.right - 0.5 : column + 0.5;
-    const lane = lanesInView(view, plot).findLast((each) => each.row === row && each.arrive - 1 <= at && at <= endOf(each, view) + 20);
+    const lane = lanesInView(view, plot, lines).findLast((each) => each.row === row && each.arrive - 1 <= at && at <= endOf(each, view) + 20);
     if (!lane) return null;
     const mark = view.history.steps.get(column)?.rows.find((each) => each.request === lane.id) ?? null;
     return { choice: { kind: "request", id: lane.id }, lane, mark, column };
@@ -76,7 +82,7 @@ export const timeline = {
   },
 
   detail(root, view) {
-    root.querySelector(".detail").textContent = detailWords(view);
+    write(root.querySelector(".detail"), detailWords(view));
   },
 
   summary(view) {
@@ -127,16 +133,21 @@ function plotOf(size) {
 function linesOf(size, plot, { history }) {
   const rows = Math.max(8, Math.ceil(history.rowFree.length / 4) * 4);
   const room = size.height - TICKS - TOP;
-  return { rows, height: Math.max(10, Math.min(24, Math.floor(room / rows))) };
+  const height = Math.max(10, Math.min(24, Math.floor(room / rows)));
+  return { rows, height, shown: Math.floor(room / height) };
 }
 
 function endOf(lane, { axis }) {
   return lane.end ? lane.end.at : axis.right;
 }
 
-function lanesInView(view, plot) {
+function lanesInView(view, plot, lines) {
   const { from, to } = view.axis.span(plot);
-  return [...view.history.lanes.values()].filter((lane) => lane.arrive <= to + 1 && endOf(lane, view) + 24 >= from);
+  const found = [];
+  for (const lane of view.history.lanes.values()) {
+    if (lane.row <= lines.shown && lane.arrive <= to + 1 && endOf(lane, view) + 24 >= from) found.push(lane);
+  }
+  return found;
 }
 
 function middle(lane, lines) {
@@ -177,22 +188,33 @@ function drawWork(g, lines, plot, view) {
   const h = bandHeight(lines);
   const width = Math.max(1, axis.px - 1);
   const tick = Math.max(1.5, Math.min(3, axis.px * 0.45));
-  const numberOf = axis.px >= WIDE && lines.height >= DENSE ? chunkNumbers(history) : () => undefined;
-  for (let column = axis.span(plot).from; column < axis.right; column += 1) {
-    const step = history.steps.get(column);
-    if (!step) continue;
-    const x = axis.x(column, plot);
-    for (const row of step.rows) {
+  const area = { ...plot, top: 0, bottom: TOP + (lines.shown + 1) * lines.height };
+  roll.draw(g, area, view, [lines.height, lines.shown], (paper, { rows }) => {
+    for (const row of rows) {
       const lane = history.lanes.get(row.request);
-      if (!lane) continue;
-      fade(g, lane, view);
+      if (!lane || lane.row > lines.shown) continue;
+      fade(paper, lane, view);
       const y = middle(lane, lines);
-      g.fillStyle = row.phase === "prefill" ? palette.prefill : palette.decode;
-      if (row.phase === "prefill") {
-        g.fillRect(x, y - h / 2, width, h);
-        const chunk = numberOf(lane, column);
-        if (chunk) writeChunk(g, chunkWords(chunk), x, width, y, palette);
-      } else drawTick(g, x + (axis.px - tick) / 2, y, tick, row.accepted > 0 ? h : h * 0.6);
+      paper.fillStyle = row.phase === "prefill" ? palette.prefill : palette.decode;
+      if (row.phase === "prefill") paper.fillRect(0, y - h / 2, width, h);
+      else drawTick(paper, (axis.px - tick) / 2, y, tick, row.accepted > 0 ? h : h * 0.6);
+    }
+    paper.globalAlpha = 1;
+  });
+  if (axis.px >= WIDE && lines.height >= DENSE) drawChunkNumbers(g, lines, plot, width, view);
+}
+
+/** Not painted once: of how many a chunk is one comes out only later. */
+function drawChunkNumbers(g, lines, plot, width, view) {
+  const { axis, history, palette } = view;
+  const numberOf = chunkNumbers(history);
+  for (let column = Math.floor(axis.span(plot).from); column < axis.right; column += 1) {
+    for (const row of history.steps.get(column)?.rows ?? []) {
+      const lane = row.phase === "prefill" ? history.lanes.get(row.request) : undefined;
+      if (!lane || lane.row > lines.shown) continue;
+      fade(g, lane, view);
+      const chunk = numberOf(lane, column);
+      if (chunk) writeChunk(g, chunkWords(chunk), axis.x(column, plot), width, middle(lane, lines), palette);
     }
   }
   g.globalAlpha = 1;

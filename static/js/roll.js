@@ -1,0 +1,66 @@
+/**
+ * Columns painted once and then moved. What a step looks like never changes, so a frame on the time axis paints only
+ * the steps that are new to it, beside the picture, and copies the others from there.
+ */
+
+/** Two looks are the same when each of their parts is: numbers, strings, or the same palette. */
+function differs(one, other) {
+  return one.length !== other.length || one.some((part, i) => part !== other[i]);
+}
+
+export function createRoll() {
+  const canvas = new OffscreenCanvas(1, 1);
+  const paper = canvas.getContext("2d");
+  /** What is painted at each place; a column's place is its number modulo the places. @type {any[]} */
+  let painted = [];
+  let look = /** @type {any[]} */ ([]);
+
+  /** Begin anew when anything that all columns depend on has changed. */
+  function prepare(now, places, width, height) {
+    if (!differs(now, look)) return;
+    look = now;
+    painted = new Array(places).fill(null);
+    Object.assign(canvas, { width: places * width, height });
+  }
+
+  /** Paint a column at its place, unless it is there. */
+  function paintAt(place, step, scale, width, paint) {
+    if (painted[place] === step) return;
+    painted[place] = step;
+    paper.setTransform(1, 0, 0, 1, 0, 0);
+    paper.clearRect(place * width, 0, width, canvas.height);
+    paper.setTransform(scale, 0, 0, scale, place * width, 0);
+    if (step) paint(paper, step);
+  }
+
+  return {
+    /**
+     * @param {CanvasRenderingContext2D} g
+     * @param {{left: number, right: number, top: number, bottom: number}} area in CSS pixels
+     * @param {any} view
+     * @param {any[]} setting what the look of a column depends on besides its step and the palette
+     * @param {(g: OffscreenCanvasRenderingContext2D, step: Object<string, any>) => void} paint one column, from x = 0 to the
+     *        axis' px and y = 0 to the area's height
+     */
+    draw(g, area, { axis, byOwner, history, palette, lit }, setting, paint) {
+      const scale = g.getTransform().a;
+      const width = Math.ceil(axis.px * scale);
+      const places = Math.ceil((area.right - area.left) / axis.px) + 2;
+      const lights = lit.any ? [...lit.requests].join() : "";
+      const height = Math.max(1, Math.round((area.bottom - area.top) * scale));
+      prepare([places, axis.px, scale, height, palette, byOwner, lights, ...setting], places, width, height);
+      const first = Math.max(0, axis.span(area).from);
+      const end = Math.ceil(axis.right);
+      for (let column = first; column < end; column += 1) paintAt(column % places, history.steps.get(column) ?? null, scale, width, paint);
+      Object.assign(g, { imageSmoothingEnabled: false, globalAlpha: 1 });
+      // Whole pixels: neighbours are copied together, up to where the places begin again. Else each is put on one.
+      const together = width === axis.px * scale ? places : 1;
+      for (let column = first, many; column < end; column += many) {
+        const place = column % places;
+        many = Math.min(together, places - place, end - column);
+        const x = Math.round(axis.x(column, area) * scale) / scale;
+        g.drawImage(canvas, place * width, 0, many * width, height, x, area.top, (many * width) / scale, height / scale);
+      }
+    },
+  };
+}
