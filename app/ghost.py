@@ -125,4 +125,5 @@ async def _run(folder: str, arguments: Sequence[str]) -> tuple[int, str]:
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
+        await process.wait()
     return process.returncode or 0, words.decode(errors="replace").strip().rpartition("\n")[2]

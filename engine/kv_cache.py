@@ -185,8 +185,10 @@ def activation_bytes(config: EngineConfig, model: ModelConfig, *, captured: bool
     """What a step's intermediate results take at most: the budget's tokens in the widest layer, in fp32, logits for
     every row and guess three times over, and those that each captured step keeps where steps are captured."""
     widest = 2 * model.intermediate_size + model.q_size + 2 * model.kv_size + 4 * model.hidden_size
-    num_logits = config.max_num_seqs * (1 + parse_speculation(config.speculative).num_drafts)
-    kept = sum(graph_sizes(config.max_num_seqs)) if captured else 0
+    speculation = parse_speculation(config.speculative)
+    num_logits = config.max_num_seqs * (1 + speculation.num_drafts)
+    num_models = 2 if speculation.kind == "draft" else 1
+    kept = num_models * sum(graph_sizes(config.max_num_seqs)) if captured else 0
     return 4 * (config.max_num_batched_tokens * widest + (3 * num_logits + kept) * model.vocab_size)
 
 

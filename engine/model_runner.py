@@ -108,7 +108,10 @@ class ModelRunner:
         return to_host(picked)
 
     def device_us(self) -> dict[str, int] | None:
-        return self._clock.read()
+        us = self._clock.read()
+        if us is not None:
+            us.setdefault("sample", 0)  # in that lap the device is waited for, whether or not a token was drawn
+        return us
 
     def warm_up(self, progress: Progress) -> None:
         """Run the kinds of step there are once, so that no request pays for compiling or for first touches.

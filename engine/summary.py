@@ -103,7 +103,7 @@ def _worst_gap_us(steps: Sequence[Json], left_out: Collection[str]) -> int | Non
 
 def _percentiles(samples: Sequence[float | None]) -> dict[str, float | None]:
     known = [sample for sample in samples if sample is not None]
-    return {f"p{p}": float(np.percentile(known, p)) if known else None for p in PERCENTILES}
+    return {f"p{p}": float(np.percentile(known, p, method="inverted_cdf")) if known else None for p in PERCENTILES}
 
 
 def table(columns: dict[str, Summary]) -> str:

@@ -129,7 +129,7 @@ class _Seen:
                 self._request(event)
             case "config":
                 self.turns.append(Turn(int(event["t"]), dict(event["changed"])))
-            case "cache_reset":
+            case "cache_reset" | "reset":
                 self._cached.clear()
         self._begun = self._begun or event["kind"] == "key"
 

@@ -115,12 +115,14 @@ async function takeGhost(side, engine, name) {
   const run = await takeLast(side === sides.a ? sides.b : sides.a, engine);
   if (side.turn !== turn) return;
   side.parts.busy.textContent = "";
-  if (run) await fill(side, "ghost", () => ghostPair(engine, turnedOver(name, run.config)), "Simulating…");
+  if (!run) show();
+  else await fill(side, "ghost", () => ghostPair(engine, turnedOver(name, run.config)), "Simulating…");
 }
 
 /** A ghost, and the run as it was, foretold at the same pace: a real one had its hiccups, which no ghost has. */
 async function ghostPair(engine, settings) {
   const [ghost, twin] = await Promise.all([ghostRun(engine, settings), ghostRun(engine, {})]);
+  if (startOf(twin) !== startOf(ghost)) throw new Unavailable("Another run began meanwhile; simulate again.");
   return Object.assign(ghost, { twin });
 }
 

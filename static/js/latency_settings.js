@@ -4,6 +4,8 @@
  * @typedef {{view: "requests" | "gaps", ttft: string, tpot: string}} Settings targets in ms, as typed; "" is none
  */
 
+import { keep, readKept } from "./kept.js";
+
 const KEY = "stepscope.latency";
 /** What people who read an answer as it comes put up with. */
 const DEFAULTS = { view: "requests", ttft: "2000", tpot: "200" };
@@ -12,9 +14,9 @@ const DEFAULTS = { view: "requests", ttft: "2000", tpot: "200" };
 export function readSettings() {
   let kept = {};
   try {
-    kept = JSON.parse(localStorage.getItem(KEY) ?? "{}") ?? {};
+    kept = JSON.parse(readKept(KEY) ?? "{}") ?? {};
   } catch {
-    localStorage.removeItem(KEY);
+    kept = {}; // written by something else
   }
   const text = (name) => (typeof kept[name] === "string" ? kept[name] : DEFAULTS[name]);
   return { view: kept.view === "gaps" ? "gaps" : "requests", ttft: text("ttft"), tpot: text("tpot") };
@@ -22,7 +24,7 @@ export function readSettings() {
 
 /** @param {Settings} settings */
 export function keepSettings({ view, ttft, tpot }) {
-  localStorage.setItem(KEY, JSON.stringify({ view, ttft, tpot }));
+  keep(KEY, JSON.stringify({ view, ttft, tpot }));
 }
 
 /**

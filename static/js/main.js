@@ -213,7 +213,7 @@ connect({
     if (engine?.state && engine.epoch === before.epoch && engine.history.resets !== before.resets) startAnew("The stage was reset.");
     const gap = engine?.history.gaps.at(-1);
     if (engine?.state && engine.epoch !== before.epoch) travel.fill(engine);
-    else if (engine?.state && gap !== before.gap) travel.fill(engine, Math.max(0, gap.from - 1 - engine.history.base));
+    else if (engine?.state && gap && gap !== before.gap) travel.fill(engine, Math.max(0, gap.from - 1 - engine.history.base));
     loop.invalidate();
     return follows;
   },

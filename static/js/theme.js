@@ -1,11 +1,13 @@
 /** Dark or light: what the system prefers, until T says otherwise; that is remembered. */
 
+import { keep, readKept } from "./kept.js";
+
 const KEY = "stepscope.theme";
 const light = window.matchMedia("(prefers-color-scheme: light)");
 
 /** @param {() => void} changed called when colours have to be read anew */
 export function mountTheme(changed) {
-  const kept = localStorage.getItem(KEY);
+  const kept = readKept(KEY);
   if (kept) document.documentElement.dataset.theme = kept;
   for (const query of ["(prefers-color-scheme: light)", "(prefers-contrast: more)", "(forced-colors: active)"]) {
     window.matchMedia(query).addEventListener("change", changed);
@@ -16,7 +18,7 @@ export function mountTheme(changed) {
       const now = document.documentElement.dataset.theme ?? (light.matches ? "light" : "dark");
       const next = now === "dark" ? "light" : "dark";
       document.documentElement.dataset.theme = next;
-      localStorage.setItem(KEY, next);
+      keep(KEY, next);
       changed();
     },
   };

@@ -111,7 +111,7 @@ def summary_numbers(recording: Recording) -> dict[str, Any]:
 def busy_run() -> Recording:
     """Nine requests that share beginnings, get preempted, and have a knob turned under them."""
     recorder = Recorder(num_blocks=16, max_num_seqs=4, max_num_batched_tokens=64, watermark=0.0)
-    for index in range(9):
+    for index in range(10):
         if index == 5:
             recorder.turn(200_000, max_num_seqs=3)
         recorder.at(index * 40_000, "shared" * 8 + "abc"[index % 3] * 20 * index, 20 + index)

@@ -199,6 +199,9 @@ def test_logits_that_captured_steps_keep_are_counted_as_activations():
     fewer = EngineConfig(max_num_seqs=2)
     more = activation_bytes(config, model, captured=True) - activation_bytes(fewer, model, captured=True)
     assert more == 4 * model.vocab_size * ((3 * 4 * 4 + 1 + 2 + 4) - (3 * 2 + 1 + 2))
+    drafting = EngineConfig(max_num_seqs=4, speculative="draft:first-2-layers:3")
+    both = activation_bytes(drafting, model, captured=True) - activation_bytes(config, model, captured=True)
+    assert both == 4 * model.vocab_size * (1 + 2 + 4)
 
 
 def test_no_memory_left_is_refused():

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from engine.config import EngineConfig
+from engine.device_clock import EventClock
 from engine.kv_cache import size_pool
 from engine.loader import load
 from engine.model_runner import ModelRunner
 from engine.request import Request, SamplingParams
 from engine.runner import ScheduledRow, SchedulerOutput
 from tests.engine.real import RealEngine
+from tests.engine.test_timing import FakeEvents
 from tests.engine.tiny import write_folder
 
 
@@ -47,6 +49,14 @@ def output(*rows: tuple[Request, int, int]) -> SchedulerOutput:
 def run(runner: ModelRunner, *rows: tuple[Request, int, int]) -> list[list[int]]:
     batch = runner.prepare(output(*rows))
     return runner.sample(batch, runner.forward(batch))
+
+
+def test_a_device_is_waited_for_in_the_sampling_lap_even_if_no_token_is_drawn(tmp_path: Path):
+    config = EngineConfig(model=str(write_folder(tmp_path / "tiny")), num_blocks=32, block_size=4)
+    loaded = load(config, lambda *report: None)
+    timed = ModelRunner(loaded, size_pool(config, loaded)[0], clock=EventClock(FakeEvents()))
+    assert run(timed, (request(list(range(10, 22)), [5, 0, 7]), 0, 4)) == [[]]
+    assert timed.device_us() == {"forward": 2000, "sample": 0}
 
 
 def test_the_flat_batch(runner: ModelRunner):

@@ -276,6 +276,11 @@ def test_a_phase_on_a_device_takes_what_the_device_took():
     assert {phase for phase, scope in step.scopes.items() if scope == "device"} == {"forward", "sample"}
 
 
+def test_a_chunk_that_draws_no_token_takes_what_the_device_took_all_the_same():
+    step = device_step(95, forward=72, sample=0)
+    assert (step.phases_us["forward"], step.phases_us["sample"], step.device_us) == (72, 0, 72)
+
+
 def test_two_clocks_never_make_the_parts_more_than_the_whole():
     step = device_step(95, forward=99, sample=9)
     assert (step.phases_us["forward"], step.phases_us["sample"], step.device_us) == (99, 1, 100)
