@@ -53,6 +53,7 @@ def test_add_rms_norm_is_an_addition_and_then_the_norm(size: int, dtype: torch.d
     out, summed = add_rms_norm(x, residual, weight, 1e-5)
     assert torch.equal(summed, x + residual)
     check(out, ops.rms_norm(x + residual, weight, 1e-5))
+    assert torch.equal(out, rms_norm(summed, weight, 1e-5))  # of the sum as it is stored
 
 
 @DTYPES
