@@ -27,7 +27,9 @@ class Frame:
         self.payload = payload
         self._deltas = deltas
         self._texts: dict[str | None, str | None] = {}
-        self.num_bytes = len(payload) + sum(len(delta.text) + 4 * sum(map(len, delta.guessed)) for delta in deltas)
+        self.num_bytes = len(payload) + sum(
+            len(delta.text) + 2 * len(delta.lengths) + 4 * sum(map(len, delta.guessed)) for delta in deltas
+        )
 
     def text(self, owner: str | None, *, everything: bool) -> str | None:
         """The text message for one reader, or None when there is nothing for it to read."""
@@ -41,14 +43,16 @@ class Frame:
 
 
 def _entry(delta: TextDelta) -> Json:
-    return text_entry(delta.request, delta.offset, delta.text, delta.guessed)
+    return text_entry(delta.request, delta.offset, delta.text, delta.guessed, delta.lengths)
 
 
-def text_entry(request: str, offset: int, text: str, guessed: list[list[int]]) -> Json:
-    """A piece of an answer; `guessed` (see engine.events.Text) is left out where nothing was."""
+def text_entry(request: str, offset: int, text: str, guessed: list[list[int]], lengths: list[int]) -> Json:
+    """A piece of an answer; `guessed` and `lengths` (see engine.events.Text) are left out where there are none."""
     entry: Json = {"request": request, "offset": offset, "text": text}
     if guessed:
         entry["guessed"] = guessed
+    if lengths:
+        entry["lengths"] = lengths
     return entry
 
 

@@ -257,7 +257,7 @@ class Hub:
         """Every readable prompt and answer of the requests that the states still show."""
         shown = {request for record in self.engines.values() if record.state for request in record.state["requests"]}
         entries = [
-            {**text_entry(entry.id, 0, entry.text, entry.guessed), "prompt": entry.prompt}
+            {**text_entry(entry.id, 0, entry.text, entry.guessed, entry.lengths), "prompt": entry.prompt}
             for entry in self.ledger.readable(owner, everything=self.share_all)
             if entry.id in shown
         ]

@@ -45,6 +45,7 @@ class Entry:
     parts: list[str] = field(default_factory=list)
     length: int = 0  # characters in `parts`
     guessed: list[list[int]] = field(default_factory=list)  # see engine.events.Text
+    lengths: list[int] = field(default_factory=list)  # the same
     complete: bool = False  # the engine has said that no more text comes
     timeline: deque[Json] = field(default_factory=lambda: deque(maxlen=TIMELINE_KEPT))
     snapshot: Json | None = None  # the folded request at its end
@@ -77,6 +78,7 @@ class TextDelta:
     offset: int
     text: str
     guessed: list[list[int]] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
 
 
 class Ledger:
@@ -137,9 +139,11 @@ class Ledger:
             return
         again = offset < entry.length
         guessed = [run for run in event.get("guessed", ()) if not again or run[0] >= entry.length]
-        self._deltas.append(TextDelta(entry.owner, entry.id, entry.length, fresh, guessed))
+        lengths = [] if again else event.get("lengths", [])
+        self._deltas.append(TextDelta(entry.owner, entry.id, entry.length, fresh, guessed, lengths))
         entry.parts.append(fresh)
         entry.guessed += guessed
+        entry.lengths += lengths
         entry.length += len(fresh)
         entry.touch()
 
@@ -220,7 +224,8 @@ class Ledger:
             before = joined.get(delta.request)
             if before is not None:
                 text, guessed = before.text + delta.text, before.guessed + delta.guessed
-                delta = TextDelta(delta.owner, delta.request, before.offset, text, guessed)
+                lengths = before.lengths + delta.lengths
+                delta = TextDelta(delta.owner, delta.request, before.offset, text, guessed, lengths)
             joined[delta.request] = delta
         self._deltas.clear()
         return list(joined.values())

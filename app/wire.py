@@ -84,15 +84,18 @@ def read_event(text: str) -> Json:
         _require(event["model"], "name", str, "the engine")
     if event["kind"] == "text" and not _are_runs(event.get("guessed", [])):
         raise WireError("the engine sent a text message whose guessed is not lists of numbers of characters")
+    if event["kind"] == "text" and not _are_lengths(event.get("lengths", [])):
+        raise WireError("the engine sent a text message whose lengths is not a list of numbers of characters")
     return event
 
 
 def _are_runs(value: Any) -> bool:
     """Whether these are the accepted guesses of a text message: lists of a position and lengths."""
-    return isinstance(value, list) and all(
-        isinstance(run, list) and run and all(type(n) is int and 0 <= n <= MAX_SAFE_INTEGER for n in run)
-        for run in value
-    )
+    return isinstance(value, list) and all(_are_lengths(run) and run for run in value)
+
+
+def _are_lengths(value: Any) -> bool:
+    return isinstance(value, list) and all(type(n) is int and 0 <= n <= MAX_SAFE_INTEGER for n in value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ class Emitter:
         text: str,
         token_ids: list[int],
         guessed: list[list[int]] | None = None,
+        lengths: list[int] | None = None,
         *,
         done: bool,
     ) -> None:
@@ -68,6 +69,7 @@ class Emitter:
                     text=text,
                     token_ids=token_ids,
                     guessed=guessed or [],
+                    lengths=lengths or [],
                     done=done,
                 )
             )

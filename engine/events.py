@@ -426,6 +426,8 @@ class Text:
     `offset` counts characters of the answer before `text`. `done` marks the last one, so a reader knows
     that nothing is held back any more.
 
+    `lengths` says for each of `token_ids` how many characters it wrote: none, if a later token completes its character,
+    or if it is an end token or was cut off with a stop string. Like `guessed` it may reach beyond the text so far.
     `guessed` holds one list per step that accepted guesses: where in the answer its first character stands, then how
     many characters each accepted guess wrote (none, if a later token completes its character, or if it was cut off with
     a stop string or is an end token). It may reach beyond the text so far, by what is held back as the possible
@@ -439,5 +441,6 @@ class Text:
     text: str
     token_ids: list[int]
     guessed: list[list[int]] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
     done: bool = False
     kind: str = "text"

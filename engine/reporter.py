@@ -12,7 +12,7 @@ from engine.request import Request
 from engine.runner import Preemption, ScheduledRow, SchedulerOutput
 from engine.scheduler import Scheduler
 from engine.snapshot import Record, engine_state, sampling_facts
-from engine.text import TextOutput
+from engine.text import TextDelta, TextOutput
 from engine.timing import StepTimer, timings
 
 StepCost = Callable[[list[ScheduledRow]], tuple[int, int]]
@@ -63,7 +63,7 @@ class Reporter:
         for request in requests:
             assert request.finish_reason is not None
             delta = self._text.finish(request)
-            self._emitter.text(request.request_id, delta.offset, delta.text, delta.token_ids, delta.guessed, done=True)
+            self._say(request, delta, done=True)
             self.record.totals.finished[request.finish_reason.value] += 1
             self.record.reasons.pop(request.request_id, None)
             self.record.finished.append(request)
@@ -194,7 +194,12 @@ class Reporter:
             self._emitter.emit(events.FirstToken, request=request.request_id, first_token_us=request.first_token_us)
         delta = self._text.take(request, request.token_ids[-row.num_accepted :], row.num_drafts_accepted)
         if delta is not None:
-            self._emitter.text(request.request_id, delta.offset, delta.text, delta.token_ids, delta.guessed, done=False)
+            self._say(request, delta, done=False)
+
+    def _say(self, request: Request, delta: TextDelta, *, done: bool) -> None:
+        self._emitter.text(
+            request.request_id, delta.offset, delta.text, delta.token_ids, delta.guessed, delta.lengths, done=done
+        )
 
     def cache_reset(self, num_blocks: int) -> None:
         self.record.victims = self._scheduler.pool.victims(events.NUM_VICTIMS)

@@ -23,6 +23,7 @@ class _Answer:
     ends: list[int] = field(default_factory=list)  # of this step's tokens so far: where each one's characters end
     begun: int = 0  # where this step's characters begin
     guessed: list[list[int]] = field(default_factory=list)  # not sent yet
+    lengths: list[int] = field(default_factory=list)  # not sent yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class TextDelta:
     text: str
     token_ids: list[int]
     guessed: list[list[int]]  # as in events.Text
+    lengths: list[int]  # the same
 
 
 class TextOutput:
@@ -58,12 +60,14 @@ class TextOutput:
         """
         answer = self._answers[request.request_id]
         answer.token_ids += token_ids
+        last = answer.detokenizer.num_read  # a completed stop string is cut off: what tokens wrote of it is nothing
+        ends = [*answer.ends, last][: len(token_ids)]  # the end token is not fed
+        bounds = [min(at, last) for at in (answer.begun, *ends)]
+        lengths = [end - start for start, end in pairwise(bounds)]
+        answer.lengths += lengths
         if num_guessed:
-            last = answer.detokenizer.num_read  # a completed stop string is cut off: what tokens wrote of it is nothing
-            ends = [*answer.ends, last][:num_guessed]  # the end token is not fed
-            bounds = [min(at, last) for at in (answer.begun, *ends)]
-            answer.guessed.append([bounds[0], *(end - start for start, end in pairwise(bounds))])
-        answer.begun = answer.detokenizer.num_read
+            answer.guessed.append([bounds[0], *lengths[:num_guessed]])
+        answer.begun = last
         answer.ends.clear()
         if request.status is RequestStatus.FINISHED or not answer.text:
             return None
@@ -77,7 +81,7 @@ class TextOutput:
         return self._send(answer)
 
     def _send(self, answer: _Answer) -> TextDelta:
-        delta = TextDelta(answer.offset, answer.text, answer.token_ids, answer.guessed)
+        delta = TextDelta(answer.offset, answer.text, answer.token_ids, answer.guessed, answer.lengths)
         answer.offset += len(answer.text)
-        answer.text, answer.token_ids, answer.guessed = "", [], []
+        answer.text, answer.token_ids, answer.guessed, answer.lengths = "", [], [], []
         return delta

@@ -11,6 +11,7 @@
  * @typedef {Object<string, any>} Json
  */
 
+import { createChain, learnPrompt, learnStep, learnTables } from "./chain.js";
 import { closeStay, closeWait, endLane, extendLane, markRow, openLane } from "./lanes.js";
 import { takeNote, withOlderNotes } from "./notes.js";
 import { KEY_EVERY, STEPS_KEPT } from "./tape.js";
@@ -21,6 +22,8 @@ const SAMPLES_KEPT = 5000;
 const PREEMPTIONS_KEPT = 1000;
 const GAPS_KEPT = 200;
 const MARKS_KEPT = 200;
+/** Owners of one block: more than can share a system prompt at a time. */
+const OWNERS_KEPT = 24;
 
 export function createHistory() {
   return {
@@ -44,8 +47,10 @@ export function createHistory() {
     gaps: [],
     /** @type {Array<{id: string, at: number, base: number}>} boundaries where a new engine began */
     epochs: [],
-    /** @type {Map<number, Array<{id: string, at: number}>>} block -> its last owners and since when, newest first */
+    /** @type {Map<number, Array<{id: string, index: number, at: number}>>} block -> its last owners, as which of theirs and since when, newest first */
     owners: new Map(),
+    /** Which block follows which. */
+    chain: createChain(),
     /** @type {Array<boolean>} rows of the timeline: when each is free again */
     rowFree: [],
   };
@@ -127,6 +132,7 @@ function beginEpoch(history, epoch) {
   history.epochs.push({ id: epoch, at: history.last + 1, base: history.base });
   history.last = history.base;
   history.owners.clear();
+  history.chain.clear();
 }
 
 /** The engine is lost, and what it was working on with it. */
@@ -171,6 +177,7 @@ function joinKey(history, state) {
   for (const lane of history.lanes.values()) {
     if (!lane.end && !(lane.id in state.requests)) endLane(history, lane, now + 1, null, null);
   }
+  learnTables(history.chain, state);
 }
 
 // -- steps ---------------------------------------------------------------------------------------
@@ -181,7 +188,11 @@ function rememberStep(history, event, state) {
   history.last = column;
   if (history.steps.size > KEPT) history.steps.delete(history.steps.keys().next().value);
   for (const row of event.rows) markRow(history, row, column);
-  for (const [id, blocks] of event.tables) for (const block of blocks) noteOwner(history, block, id, column);
+  for (const [id, blocks] of event.tables) {
+    const first = state.requests[id].block_table.length - blocks.length;
+    blocks.forEach((block, i) => noteOwner(history, block, { id, index: first + i, at: column }));
+  }
+  learnStep(history.chain, event, state);
 }
 
 /** Slots of those that run and got no tokens. */
@@ -198,9 +209,8 @@ function withSlots(step, skipped, { config }) {
   return { ...step, skipped, num_slots: config.max_num_seqs, top_slot };
 }
 
-function noteOwner(history, block, id, at) {
-  const owners = history.owners.get(block) ?? [];
-  if (owners[0]?.id !== id) history.owners.set(block, [{ id, at }, ...owners].slice(0, 6));
+function noteOwner(history, block, owner) {
+  history.owners.set(block, [owner, ...(history.owners.get(block) ?? [])].slice(0, OWNERS_KEPT));
 }
 
 /**
@@ -245,11 +255,12 @@ function rememberRequest(history, event, state) {
   takeNote(history.notes, event, between - 1);
   if (event.event === "arrived") {
     openLane(history, state.requests[event.request], between, false);
+    learnPrompt(history.chain, event.block_hashes);
   } else if (!lane) {
     return;
   } else if (event.event === "admitted" || event.event === "resumed") {
     closeWait(lane, between);
-    lane.stays.push({ slot: event.slot, from: between, to: null, out: null });
+    lane.stays.push({ slot: event.slot, from: between, to: null, out: null, cached: event.cached });
   } else if (event.event === "preempted") {
     closeStay(lane, between, "preempted");
     lane.waits.push({ from: between, to: null, kind: "preempted", lost: event.num_lost_tokens });

@@ -1,12 +1,13 @@
 /**
- * The keyboard's way through the picture of a large pool: the canvas is a slider over what is drawn in it. Arrows move
+ * The keyboard's way through a picture of the KV panel: the canvas is a slider over what is drawn in it. Arrows move
  * by one or by a row, Home and End to the ends, Enter does what a click does; every other key is the page's.
  */
 
 /**
  * @param {HTMLCanvasElement} canvas
  * @param {{grid: () => {columns: number, total: number}, words: (place: number) => string, enter: (place: number) => void,
- *          moved: () => void}} on
+ *          moved: () => void, above?: (place: number, by: -1 | 1) => number | undefined}} on
+ *        `above`: the place above or below, where places stand in no grid
  */
 export function createCursor(canvas, on) {
   let place = 0;
@@ -14,7 +15,9 @@ export function createCursor(canvas, on) {
   canvas.addEventListener("keydown", (event) => {
     if (canvas.tabIndex < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
     const { columns, total } = on.grid();
-    const to = { ArrowLeft: place - 1, ArrowRight: place + 1, ArrowUp: place - columns, ArrowDown: place + columns, Home: 0, End: total - 1 }[event.key];
+    if (total === 0) return;
+    const row = (by) => on.above?.(place, by) ?? place + by * columns;
+    const to = { ArrowLeft: place - 1, ArrowRight: place + 1, ArrowUp: row(-1), ArrowDown: row(1), Home: 0, End: total - 1 }[event.key];
     if (to !== undefined) go(Math.min(Math.max(to, 0), total - 1));
     else if (event.key === "Enter") on.enter(place);
     else return;
@@ -22,7 +25,7 @@ export function createCursor(canvas, on) {
     event.stopPropagation();
   });
   canvas.addEventListener("focus", () => {
-    go(Math.min(place, on.grid().total - 1));
+    go(Math.max(0, Math.min(place, on.grid().total - 1)));
   });
   canvas.addEventListener("blur", on.moved);
 
@@ -49,4 +52,17 @@ export function createCursor(canvas, on) {
       if (can) for (const name of ["valuemin", "valuenow"]) canvas.setAttribute(`aria-${name}`, "0");
     },
   };
+}
+
+/** Of boxes in no grid, the one in the nearest row above (−1) or below (1) that is closest. */
+export function nearest(boxes, place, by) {
+  const from = boxes[place];
+  if (!from) return place;
+  let best = { place, away: Infinity };
+  boxes.forEach(({ x, y }, i) => {
+    const rows = by * (y - from.y);
+    const away = 10_000 * rows + Math.abs(x - from.x);
+    if (rows > 0 && away < best.away) best = { place: i, away };
+  });
+  return best.place;
 }

@@ -2,7 +2,12 @@
 
 import { bytesText, count, percent, plural, requestName } from "./format.js";
 import { holdersOf, readFill } from "./kv_fill.js";
+import { stepNumber } from "./history.js";
+import { tenures } from "./kv_tenure.js";
 import { poolUse } from "./metrics.js";
+
+/** Earlier owners of a block that are told. */
+const EARLIER = 4;
 
 export function stateWord(id, { blocks }) {
   if (blocks.refs[id] > 1) return "shared";
@@ -10,8 +15,9 @@ export function stateWord(id, { blocks }) {
   return blocks.hashes[id] === null ? "free" : "cached, idle";
 }
 
-/** "block 7 · referenced · 12 of 16 tokens (prompt), logical block 3 · held by R2". */
-export function blockWords(id, { state, history, until }) {
+/** "block 7 · referenced · 12 of 16 tokens (prompt), logical block 3 · held by R2 · for 28 steps". */
+export function blockWords(id, view) {
+  const { state } = view;
   const holders = holdersOf(state, id);
   const size = state.blocks.block_size;
   const parts = [`block ${count(id)}`, stateWord(id, state)];
@@ -20,15 +26,31 @@ export function blockWords(id, { state, history, until }) {
     const [tokens, prompt] = [fill.tokens[id], fill.prompt[id]];
     const kind = prompt === tokens ? "prompt" : prompt === 0 ? "generated" : "prompt and generated";
     parts.push(`${tokens} of ${size} tokens (${kind}), logical block ${holders[0].index}`);
-    parts.push(`held by ${holders.map((each) => requestName(each.id)).join(", ")}`);
+    parts.push(`${plural(holders.length, "reference")}, held by ${holders.map((each) => requestName(each.id)).join(", ")}`);
   }
+  const known = tenures(id, view);
+  const age = ageWords(known, holders, view);
+  if (age) parts.push(age);
   const next = state.blocks.victims.indexOf(id);
   if (next >= 0) parts.push(next === 0 ? "next to be handed out" : `to be handed out after ${plural(next, "other block")}`);
   if (state.blocks.hashes[id]) parts.push(`hash ${state.blocks.hashes[id].slice(0, 12)}`);
-  const before = (history.owners.get(id) ?? []).filter(({ at }) => at < until).map((owner) => owner.id);
-  const earlier = before.filter((owner) => !holders.some((each) => each.id === owner));
-  if (earlier.length) parts.push(`earlier ${earlier.map(requestName).join(", ")}`);
+  const earlier = known.filter(({ to }) => to !== null).slice(0, EARLIER);
+  if (earlier.length) parts.push(`before: ${earlier.reverse().map((tenure) => tenureWords(tenure, view)).join(", then ")}`);
   return parts.join(" · ");
+}
+
+/** How long it has been held, or idle, in steps; nothing where that was not heard. */
+function ageWords(known, holders, { column }) {
+  const held = known.filter(({ to }) => to === null);
+  if (holders.length) return held.length < holders.length ? null : `for ${plural(column + 1 - Math.min(...held.map(({ from }) => from)), "step")}`;
+  if (!known.length) return null;
+  return `let go ${plural(Math.max(0, column + 1 - Math.max(...known.map(({ to }) => to))), "step")} ago`;
+}
+
+/** "R3 steps 12–40". */
+function tenureWords({ id, from, to }, { history }) {
+  const [first, last] = [stepNumber(history, from), stepNumber(history, Math.max(from, to - 1))];
+  return `${requestName(id)} ${first === last ? `step ${count(first)}` : `steps ${count(first)}–${count(last)}`}`;
 }
 
 /** "1,280–1,343". @param {{first: number, count: number}} range */
@@ -82,14 +104,28 @@ export function drawStrip(root, view) {
     part.style.flexGrow = String(blocks);
     part.hidden = blocks === 0;
   }
-  for (const name of ["referenced", "cached_idle", "free"]) {
+  const names = ["referenced", "cached_idle", "free"];
+  const shares = shareWords(names.map((name) => use[name]));
+  names.forEach((name, i) => {
     const figure = root.querySelector(`[data-figure="${name}"]`);
     const amount = bytes === null ? "" : ` · ${bytesText(use[name] * bytes)}`;
-    figure.textContent = `${percent(use[name] / use.total)} · ${plural(use[name], "block")}${amount}`;
-  }
+    figure.textContent = `${shares[i]} · ${plural(use[name], "block")}${amount}`;
+  });
   const saved = use.savedBlocks ? `${plural(use.savedBlocks, "block")}${bytes === null ? "" : `, ${bytesText(use.savedBlocks * bytes)}`}` : "nothing";
   const memory = view.hello?.memory;
   const each = memory?.kv_dtype && memory.kv_dtype !== "none" ? ` of ${count(memory.bytes_per_token - (memory.draft_bytes_per_token ?? 0))} bytes (${memory.kv_dtype})` : "";
   root.querySelector('[data-figure="tokens"]').textContent = `${count(use.tokens)} tokens in ${count(use.places)} places${each}`;
   root.querySelector('[data-figure="saved"]').textContent = saved;
+}
+
+/** Amounts as shares of their sum, in tenths of a per cent that add up to 100 %: what is cut off goes where most of it was. */
+export function shareWords(amounts) {
+  const sum = amounts.reduce((total, amount) => total + amount, 0);
+  if (sum === 0) return amounts.map(() => percent(0));
+  const exact = amounts.map((amount) => (1000 * amount) / sum);
+  const tenths = exact.map(Math.floor);
+  const order = [...exact.keys()].sort((a, b) => exact[b] - tenths[b] - (exact[a] - tenths[a]));
+  const left = 1000 - tenths.reduce((total, each) => total + each, 0);
+  for (const i of order.slice(0, left)) tenths[i] += 1;
+  return tenths.map((each) => `${each % 10 ? (each / 10).toFixed(1) : each / 10} %`);
 }

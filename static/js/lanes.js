@@ -9,7 +9,7 @@
  * @property {number} arrive       boundary of its arrival
  * @property {boolean} late        we joined when it was already there
  * @property {Array<{from: number, to: number | null, kind: "queued" | "preempted", lost: number}>} waits
- * @property {Array<{slot: number, from: number, to: number | null, out: "finished" | "preempted" | null}>} stays
+ * @property {Array<{slot: number, from: number, to: number | null, out: "finished" | "preempted" | null, cached?: number}>} stays `cached`: tokens found when it got its slot
  * @property {number} chunks       prefill rows so far
  * @property {number} drafted      tokens guessed for it, and how many of them were right
  * @property {number} accepted

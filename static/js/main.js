@@ -23,6 +23,7 @@ import { mountHeader } from "./panels/header.js";
 import { mountIntensity } from "./panels/intensity.js";
 import { mountKnobs } from "./panels/knobs.js";
 import { kv, kvCells, kvTiles } from "./panels/kv.js";
+import { mountKv } from "./panels/kv_panel.js";
 import { mountKvSum } from "./panels/kv_sum.js";
 import { mountLatency } from "./panels/latency.js";
 import { memory } from "./panels/memory.js";
@@ -118,7 +119,7 @@ const scrubber = mountScrubber({ ...page, travel });
 mountBanner(page);
 const prompts = mountPrompts(page);
 mountPanel("slots", slots, page, { timed: true });
-mountPanel("kv", kv, page);
+const pictures = mountKv(page, prompts.texts);
 mountPanel("timeline", timeline, page, { timed: true });
 mountQueue(page);
 mountPanel("anatomy", anatomy, page, { timed: true });
@@ -260,6 +261,8 @@ window.stepscope = Object.freeze({
   marks: () => structuredClone(store.engine?.history.marks ?? []),
   kvCells,
   kvTiles,
+  kvBars: pictures.bars,
+  kvTable: pictures.cells,
   cost: () => structuredClone(loop.cost),
 });
 loop.invalidate();

@@ -1,17 +1,15 @@
 /**
- * KV pages: one cell per block, in id order, never moving. A cell fills from the bottom as its tokens are computed:
+ * The KV panel's first picture, the pages: one cell per block, in id order, never moving. A cell fills from the bottom as its tokens are computed:
  * blue for prompt tokens, amber for generated ones. Hatched = cached and idle, hollow = free, ring and digit = shared.
  * A corner mark names the blocks that would be handed out next, another the block that was just evicted.
  * A pool too large for that is drawn as tiles (kv_tiles.js); a click or Enter opens one, Esc closes it.
  */
 
-import { show, write } from "../dom.js";
 import { percent, plural, requestName } from "../format.js";
 import { createCells } from "../kv_cells.js";
-import { createCursor } from "../kv_cursor.js";
 import { createFill, ownersOf, readFill } from "../kv_fill.js";
 import { createTiles, MOST_CELLS, readTiles, tileSize } from "../kv_tiles.js";
-import { blockWords, detailWords, drawStrip, filledShare, rangeWords, stateWord, tileWords } from "../kv_words.js";
+import { blockWords, detailWords, filledShare, rangeWords, stateWord, tileWords } from "../kv_words.js";
 import { poolUse } from "../metrics.js";
 
 const cells = createCells();
@@ -23,17 +21,21 @@ let drawn = { columns: 0, pitch: 0, side: 0, total: 0 };
 let tiles = [];
 /** A block of the tile that is open. */
 let opened = /** @type {number | null} */ (null);
-let cursor = /** @type {ReturnType<typeof createCursor> | null} */ (null);
+let cursor = /** @type {ReturnType<typeof import("../kv_cursor.js").createCursor> | null} */ (null);
 let page = /** @type {any} */ (null);
 
 export const kv = {
-  mount(root, on) {
+  mount(on, keyboard) {
     page = on;
-    const canvas = root.querySelector("canvas");
-    const enter = (place) => (tiles.length ? open(tiles[place]) : page.selection.set(blockAt(place)));
-    const words = (place) => (tiles.length ? tileWords(tiles[place], page.view()) : blockWords(blockAt(place).id, page.view()));
-    cursor = createCursor(canvas, { grid: () => drawn, words, enter, moved: () => page.loop.invalidate() });
-    root.querySelector("[data-kv-close]").addEventListener("click", kv.close);
+    cursor = keyboard;
+  },
+
+  keys: {
+    needed: (view) => view.state.blocks.total > MOST_CELLS,
+    grid: () => drawn,
+    words: (place, view) => (tiles.length ? tileWords(tiles[place], view) : blockWords(blockAt(place).id, view)),
+    enter: (place) => (tiles.length ? open(tiles[place]) : blockAt(place)),
+    box: (place, size) => boxOf(place, size),
   },
 
   empty: (view) => (view.state ? null : view.why),
@@ -54,8 +56,6 @@ export const kv = {
       drawn = { ...cells.draw(g, fill, view, size.scale, range), ...range };
       drawOver(g, size, view);
     }
-    const at = cursor?.place ?? null;
-    if (at !== null) outline(g, size, at, view.palette.fg, 2.5);
   },
 
   hit(x, y, view, { scale }) {
@@ -74,15 +74,20 @@ export const kv = {
     return `KV pages: ${use.referenced} of ${use.total} blocks referenced, ${use.cached_idle} cached and idle, ${use.free} free.`;
   },
 
-  detail(root, view) {
-    drawStrip(root, view);
-    const each = tiles[0]?.count ?? null;
-    const hidden = view.state && !tiles.length && opened === null ? view.state.blocks.total - drawn.total : 0;
-    write(root.querySelector(".detail"), detailWords(view, { each, hidden: drawn.total ? hidden : 0 }));
-    write(root.querySelector("[data-kv-what]"), whatWords(view.state, each));
-    show(root.querySelector("[data-kv-close]"), opened !== null);
-    for (const node of root.querySelectorAll("[data-kv-cells]")) show(node, tiles.length === 0);
+  get marks() {
+    return tiles.length ? ["idle", "free"] : ["idle", "free", "ring", "next"];
   },
+
+  get opened() {
+    return opened !== null;
+  },
+
+  line(view) {
+    const hidden = view.state && !tiles.length && opened === null ? view.state.blocks.total - drawn.total : 0;
+    return detailWords(view, { each: tiles[0]?.count ?? null, hidden: drawn.total ? hidden : 0 });
+  },
+
+  what: ({ state }) => whatWords(state, tiles[0]?.count ?? null),
 
   twin: (view) => (tiles.length ? tileTwin(view) : blockTwin(view)),
 
@@ -101,6 +106,7 @@ function open(tile) {
   opened = tile.first;
   cursor?.go(0);
   page.loop.invalidateNow();
+  return null;
 }
 
 /** The blocks that are drawn one by one; null when it is tiles that are drawn. */
@@ -134,11 +140,11 @@ function places() {
 
 /** A place in the picture, in CSS pixels. */
 function boxOf(place, { scale }) {
-  return { x: ((place % drawn.columns) * drawn.pitch) / scale, y: (Math.floor(place / drawn.columns) * drawn.pitch) / scale, side: drawn.side / scale };
+  return { x: ((place % drawn.columns) * drawn.pitch) / scale, y: (Math.floor(place / drawn.columns) * drawn.pitch) / scale, width: drawn.side / scale, height: drawn.side / scale };
 }
 
 function outline(g, size, place, colour, line) {
-  const { x, y, side } = boxOf(place, size);
+  const { x, y, width: side } = boxOf(place, size);
   g.strokeStyle = colour;
   g.lineWidth = line;
   g.strokeRect(x - line / 2, y - line / 2, side + line, side + line);
@@ -161,7 +167,7 @@ function drawOver(g, size, view) {
 }
 
 function drawDigit(g, size, place, text, colour) {
-  const { x, y, side } = boxOf(place, size);
+  const { x, y, width: side } = boxOf(place, size);
   if (side < 13 || g.measureText(text).width > side - 3) return;
   g.fillStyle = colour;
   g.fillText(text, x + side / 2, y + side / 2 + 0.5);

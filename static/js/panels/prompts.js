@@ -58,10 +58,11 @@ export function mountPrompts(page) {
   });
 
   return {
-    /** @param {Array<{request: string, offset: number, text: string, guessed?: number[][], prompt?: string | null}>} items */
+    texts,
+    /** @param {Array<{request: string, offset: number, text: string, guessed?: number[][], lengths?: number[], prompt?: string | null}>} items */
     take(items) {
       for (const item of items) {
-        const change = texts.put(item.request, item.offset, item.text, item.guessed);
+        const change = texts.put(item.request, item.offset, item.text, item.guessed, item.lengths);
         const card = cards.get(item.request) ?? cardFor(item, list, cards);
         if (change !== null) put(card.querySelector(".said"), change);
       }
