@@ -98,8 +98,8 @@ function runFrom(first, about) {
 /** Most shared first; then in the order in which requests were admitted; cached ones last, long ones before short ones. */
 function sorted(runs, order) {
   const place = ({ requests }) => order.get(requests[0]) ?? Infinity;
-  const rank = (a, b) => b.requests.length - a.requests.length || (place(a) === place(b) ? b.blocks.length - a.blocks.length || a.blocks[0] - b.blocks[0] : place(a) - place(b));
-  return runs.sort(rank);
+  const cached = (a, b) => Number(a.loose) - Number(b.loose) || b.blocks.length - a.blocks.length || a.blocks[0] - b.blocks[0];
+  return runs.sort((a, b) => b.requests.length - a.requests.length || (a.requests.length ? place(a) - place(b) : cached(a, b)));
 }
 
 /**

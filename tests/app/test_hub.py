@@ -187,6 +187,7 @@ def test_an_unknown_kind_is_handed_on(hub: Hub, engine: LocalEngine) -> None:
         '{"kind":"beat","engine":"main","epoch":"e","seq":-1,"t":1}',
         '{"kind":"text","engine":"main","epoch":"e","request":1,"offset":0,"text":""}',
         '{"kind":"text","engine":"main","epoch":"e","request":"R1","offset":0,"text":"","guessed":[3]}',
+        '{"kind":"text","engine":"main","epoch":"e","request":"R1","offset":0,"text":"","lengths":[-1]}',
         '{"kind":"request","engine":"main","epoch":"e","seq":1,"t":1}', '{"kind":"beat","t":NaN}',
         '{"kind":"load","engine":"main","epoch":"e","seq":1,"t":1}',
         '{"kind":"bye","engine":"main","epoch":"e","seq":1,"t":1,"reason":5}',

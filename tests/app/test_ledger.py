@@ -50,6 +50,14 @@ def test_accepted_guesses_are_kept_once_with_the_text_they_wrote() -> None:
     assert ledger.entries["R1"].guessed == delta.guessed
 
 
+def test_what_each_token_wrote_is_kept_once_with_the_text() -> None:
+    ledger = ledger_with("R1")
+    for offset, piece, lengths in ((0, "ab", [1, 1]), (2, "cd", [0, 2]), (0, "ab", [1, 1])):
+        ledger.add_text({**text("R1", offset, piece), "lengths": lengths})
+    (delta,) = ledger.drain_deltas()
+    assert delta.lengths == ledger.entries["R1"].lengths == [1, 1, 0, 2]
+
+
 def test_only_the_owner_may_read_unless_everything_is_shared() -> None:
     ledger = ledger_with("R1")
     ledger.open(Entry(id="R2", engine="main", owner=None))

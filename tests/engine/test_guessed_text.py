@@ -73,3 +73,27 @@ def test_a_guessed_end_wrote_nothing_but_is_one_of_the_guesses() -> None:
     engine.run()
     accepted = sum(row.accepted for step in engine.of(events.Step) for row in step.rows)
     assert (engine.text(request), accepted, guesses(engine, request)) == ("ab", 1, [[2, 0]])
+
+
+def lengths(engine: Harness, request: Request) -> list[int]:
+    """What the text messages say that each token wrote."""
+    sent = [event for event in engine.of(events.Text) if event.request == request.request_id]
+    assert [len(event.lengths) for event in sent] == [len(event.token_ids) for event in sent]
+    return [length for event in sent for length in event.lengths]
+
+
+def test_every_token_says_how_many_characters_it_wrote() -> None:
+    """A character of four tokens is of the last one, and the end token writes nothing; guessed or not."""
+    for guessing in ({}, {"speculative": "ngram:3"}):
+        engine = Harness(scripted([*"a😀b".encode(), EOS]), **guessing)
+        request = engine.add("a😀b", 50)
+        engine.run()
+        assert lengths(engine, request) == [1, 0, 0, 0, 1, 1, 0]
+
+
+def test_what_a_stop_string_cuts_off_was_written_by_no_token() -> None:
+    engine = Harness(scripted([*b"abcdef", EOS]))
+    request = engine.add("x", 50, stop=("cd",))
+    engine.run()
+    assert engine.text(request) == "ab"
+    assert sum(lengths(engine, request)[:2]) == 2
