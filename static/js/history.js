@@ -145,7 +145,7 @@ function noticeReset(history, state) {
   const known = history.resets;
   history.resets = state.num_resets;
   if (known === null || known === state.num_resets) return;
-  for (const each of [history.steps, history.notes, history.lanes, history.owners]) each.clear();
+  for (const each of [history.steps, history.notes, history.lanes, history.owners, history.chain]) each.clear();
   Object.assign(history, { finished: [], preemptions: [], marks: [], gaps: [], rowFree: [] });
   history.epochs = history.epochs.slice(-1);
 }

@@ -7,11 +7,12 @@
  * @typedef {{request: string, index: number, block: number, x: number, y: number, width: number, height: number}} Cell in CSS pixels
  */
 
-import { hollow } from "./marks.js";
 import { plural, requestName } from "./format.js";
 import { nearest } from "./kv_cursor.js";
 import { cachedTokens } from "./kv_tenure.js";
 import { blockWords } from "./kv_words.js";
+import { hollow } from "./marks.js";
+import { blockInks } from "./owners.js";
 
 const NAME = 44; // CSS pixels for the name before a row
 const LARGEST = 56;
@@ -153,23 +154,26 @@ function fits(g, text, { width, height }) {
 }
 
 /** @param {Cell} cell @param {number} cached tokens of its request that were found in the cache @param {boolean} numbered */
-function drawCell(g, { request, index, block, x, y, width, height }, { state, palette, lit, choice }, cached, numbered) {
+function drawCell(g, { request, index, block, x, y, width, height }, view, cached, numbered) {
+  const { state, palette, lit, choice } = view;
   const { block_size: size, refs } = state.blocks;
   const { num_computed_tokens: computed, num_prompt_tokens: asked } = state.requests[request];
   const tokens = tokensOf(index, computed, size);
   const prompt = Math.min(tokens, Math.max(0, asked - index * size));
   const shared = refs[block] > 1;
   const dim = choice?.kind !== "request" && lit.any && !lit.blocks.has(block);
+  const inks = blockInks(request, view);
   const level = (of) => Math.round((height * of) / size);
   g.globalAlpha = dim ? FADE : 1;
-  g.fillStyle = palette.prefill;
+  g.fillStyle = inks.prompt;
   g.fillRect(x, y + height - level(prompt), width, level(prompt));
-  g.fillStyle = palette.decode;
+  g.fillStyle = inks.answer;
   g.fillRect(x, y + height - level(tokens), width, level(tokens) - level(prompt));
   if ((index + 1) * size <= cached) drawHead(g, x, y, width, Math.max(3, Math.round(height * 0.2)), palette);
-  hollow(g, x, y, width, height, shared ? palette.cached : prompt < tokens ? palette.decode : palette.prefill);
+  hollow(g, x, y, width, height, shared ? palette.cached : prompt < tokens ? inks.answerLine : inks.promptLine);
   if (shared && width >= 10) hollow(g, x + 1, y + 1, width - 2, height - 2, palette.cached);
-  if (numbered) drawWords(g, { index, block, x, y, width, height }, tokens * 2 > size ? palette.onAccent : palette.fg, shared ? `×${refs[block]}` : "", palette);
+  const colour = tokens * 2 > size && !view.byOwner ? palette.onAccent : palette.fg;
+  if (numbered) drawWords(g, { index, block, x, y, width, height }, colour, shared ? `×${refs[block]}` : "", view);
   g.globalAlpha = 1;
   if (choice?.kind !== "block" || choice.id !== block) return;
   g.strokeStyle = palette.fg;
@@ -186,11 +190,15 @@ function drawHead(g, x, y, width, height, palette) {
 }
 
 /** The physical block in the middle; the logical one and how many share it in the corners, where there is room. */
-function drawWords(g, { index, block, x, y, width, height }, colour, sharing, palette) {
-  g.fillStyle = colour;
+function drawWords(g, { index, block, x, y, width, height }, colour, sharing, { byOwner, palette }) {
   g.textAlign = "center";
   const roomy = height >= 38;
-  g.fillText(String(block), x + width / 2, y + height / 2 + (roomy ? 4 : 1));
+  const [middle, line] = [x + width / 2, y + height / 2 + (roomy ? 4 : 1)];
+  const wide = g.measureText(String(block)).width + 4;
+  g.fillStyle = palette.well;
+  if (byOwner) g.fillRect(middle - wide / 2, line - 7, wide, 13); // on dots nothing can be read
+  g.fillStyle = colour;
+  g.fillText(String(block), middle, line);
   if (!roomy) return;
   g.font = palette.smallFont;
   const corner = (words, at, align, top) => {

@@ -12,6 +12,7 @@ import { createPast } from "./chain_past.js";
 import { count, plural, requestName } from "./format.js";
 import { nearest } from "./kv_cursor.js";
 import { hollow } from "./marks.js";
+import { blockInks } from "./owners.js";
 import { layOut, MOST_RUNS, prefixTree } from "./prefix_tree.js";
 
 const NAME = 58; // CSS pixels for the name behind a leaf
@@ -140,14 +141,15 @@ function drawBox(g, box, view) {
   const { run, x, y, width, height } = box;
   const { palette, lit, state } = view;
   const held = run.requests.length > 0;
+  const inks = held ? blockInks(run.requests[0], view) : null;
   g.globalAlpha = lit.any && !isLit(box, view) ? FADE : 1;
   if (run.loose) drawGap(g, box, palette);
-  if (held) drawFill(g, box, palette, state.blocks.block_size);
+  if (inks) drawFill(g, box, inks, palette.well, state.blocks.block_size);
   else {
     g.fillStyle = palette.hatch.cached;
     g.fillRect(x, y, width, height);
   }
-  hollow(g, x, y, width, height, run.requests.length === 1 ? (run.prompt < run.tokens ? palette.decode : palette.prefill) : palette.cached);
+  hollow(g, x, y, width, height, run.requests.length === 1 ? (run.prompt < run.tokens ? inks.answerLine : inks.promptLine) : palette.cached);
   if (run.requests.length > 1 && height > 6) hollow(g, x + 1, y + 1, width - 2, height - 2, palette.cached);
   drawLabel(g, box, palette);
   const dim = g.globalAlpha < 1;
@@ -159,15 +161,15 @@ function drawBox(g, box, view) {
 }
 
 /** Prompt tokens, generated ones, and room; a thin line between blocks where it can be seen. */
-function drawFill(g, { run, x, y, width, height }, palette, size) {
+function drawFill(g, { run, x, y, width, height }, inks, ground, size) {
   const places = run.blocks.length * size;
   const at = (tokens) => Math.round((width * tokens) / places);
-  g.fillStyle = palette.prefill;
+  g.fillStyle = inks.prompt;
   g.fillRect(x, y, at(run.prompt), height);
-  g.fillStyle = palette.decode;
+  g.fillStyle = inks.answer;
   g.fillRect(x + at(run.prompt), y, at(run.tokens) - at(run.prompt), height);
   if (width / run.blocks.length < 6) return;
-  g.fillStyle = palette.well;
+  g.fillStyle = ground;
   for (let i = 1; i < run.blocks.length; i += 1) g.fillRect(x + at(i * size), y, 1, height);
 }
 

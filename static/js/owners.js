@@ -18,6 +18,17 @@ export function ownerHue(id) {
   return sum % OWNER_HUES;
 }
 
+/**
+ * What a request's blocks are filled with: prompt tokens, generated ones, and the outline of either.
+ * @param {string} id @param {{byOwner: boolean, palette: any}} view
+ */
+export function blockInks(id, { byOwner, palette }) {
+  if (!byOwner) return { prompt: palette.prefill, answer: palette.decode, promptLine: palette.prefill, answerLine: palette.decode };
+  const hue = ownerHue(id);
+  const own = palette.owners[hue];
+  return { prompt: own, answer: palette.ownerDots[hue], promptLine: own, answerLine: own };
+}
+
 /** @param {{loop: any}} page @param {HTMLElement} button shows whether it is on */
 export function mountOwners({ loop }, button) {
   const labels = PANELS.map(headLabel);

@@ -29,6 +29,7 @@ export function readPalette(scale = window.devicePixelRatio || 1) {
       fault: pattern(colour.fault, scale, "cross"),
       gap: pattern(colour.muted, scale, "diagonal"),
     },
+    ownerDots: owners.map((colour) => pattern(colour, scale, "dots")),
     phaseHatch: { draft: pattern(phases.draft, scale, "cross"), sample: pattern(phases.sample, scale, "vertical"), update: pattern(phases.update, scale, "horizontal"), publish: pattern(phases.publish, scale, "diagonal") },
     scale,
   };
@@ -48,9 +49,13 @@ function pattern(colour, scale, kind) {
   const tile = new OffscreenCanvas(size, size);
   const g = tile.getContext("2d");
   g.strokeStyle = colour;
+  g.fillStyle = colour;
   g.lineWidth = Math.max(1, scale * 1.2);
   g.beginPath();
-  if (kind === "vertical") {
+  if (kind === "dots") {
+    g.fillRect(0, 0, size / 2, size / 2);
+    g.fillRect(size / 2, size / 2, size / 2, size / 2);
+  } else if (kind === "vertical") {
     g.moveTo(size / 2, 0);
     g.lineTo(size / 2, size);
   } else if (kind === "horizontal") {

@@ -47,11 +47,15 @@ def paused(browser: Browser) -> Iterator[Scene]:
         wait_for(page, "window.stepscope && stepscope.state() !== null")
         ask(page, served, "Where is shelf A?", 60)
         wait_for(page, "stepscope.state().finished.length === 1")
+        pause(page, served)
         for prompt in ASKED:
             ask(page, served, prompt, 200)
-        wait_for(page, "stepscope.state().queues.running.length === 8")
-        wait_for(page, "Object.values(stepscope.state().requests).every(({ num_output_tokens: n }) => n > 24)")
-        yield Scene(page, served, pause(page, served))
+        until = page.evaluate("stepscope.state().step") + 50
+        served.client.post("/api/gate", json={"action": "step", "steps": 50}).raise_for_status()
+        wait_for(page, f"stepscope.state().step === {until}")
+        state = pause(page, served)
+        assert len(state["queues"]["running"]) == 8
+        yield Scene(page, served, state)
         context.close()
         assert faults == []
 

@@ -1,6 +1,6 @@
 /**
- * The KV panel's first picture, the pages: one cell per block, in id order, never moving. A cell fills from the bottom as its tokens are computed:
- * blue for prompt tokens, amber for generated ones. Hatched = cached and idle, hollow = free, ring and digit = shared.
+ * The KV panel's first picture, the pages: one cell per block, in id order, never moving. A cell fills from the bottom as
+ * its tokens are computed: blue for prompt tokens, amber for generated ones. Hatched = cached and idle, hollow = free, ring and digit = shared.
  * A corner mark names the blocks that would be handed out next, another the block that was just evicted.
  * A pool too large for that is drawn as tiles (kv_tiles.js); a click or Enter opens one, Esc closes it.
  */
@@ -43,9 +43,7 @@ export const kv = {
   draw(g, size, view) {
     if (!view.state) return;
     readFill(view.state, fill);
-    const large = view.state.blocks.total > MOST_CELLS;
-    if (!large) opened = null; // another engine may have a smaller pool
-    cursor?.enable(large);
+    if (view.state.blocks.total <= MOST_CELLS) opened = null; // another engine may have a smaller pool
     const range = rangeOf(view.state, size);
     if (range === null) {
       tiles = readTiles(view.state, fill, tileSize(size, view.state.blocks.total), view.lit.blocks);
