@@ -22,8 +22,8 @@ const SAMPLES_KEPT = 5000;
 const PREEMPTIONS_KEPT = 1000;
 const GAPS_KEPT = 200;
 const MARKS_KEPT = 200;
-/** Owners of one block: more than can share a system prompt at a time. */
-const OWNERS_KEPT = 24;
+/** Owners of one block that are remembered. */
+const OWNERS_KEPT = 12;
 
 export function createHistory() {
   return {

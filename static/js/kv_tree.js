@@ -19,6 +19,8 @@ const NAME = 58; // CSS pixels for the name behind a leaf
 const ROW = { most: 40, least: 15 };
 const WIDEST = 44; // CSS pixels a block
 const FADE = 0.28;
+/** After reading the tree, so many times what that took is left to the rest of the page. */
+const REST = 4;
 
 /** @param {any} page */
 export function createTree(page) {
@@ -27,14 +29,23 @@ export function createTree(page) {
   let layout = /** @type {import("./prefix_tree.js").Layout | null} */ (null);
   let tree = /** @type {import("./prefix_tree.js").Tree} */ ({ runs: [], unknown: [] });
   let read = /** @type {any[]} */ ([]);
+  let due = -Infinity;
+  let later = 0;
 
-  /** Read anew only when tables or hashes may have changed. */
+  /** Read anew only when tables or hashes may have changed; a large pool not at every step. */
   function refresh({ state, history, engine }) {
     const { counts, victims } = state.blocks;
     const now = [state, state.step, state.queues.running.length, counts.referenced, counts.cached_idle, victims, history.chain.size];
     if (now.every((value, i) => value === read[i])) return;
+    const began = performance.now();
+    if (state === read[0] && began < due) {
+      clearTimeout(later);
+      later = setTimeout(() => page.loop.invalidate(), due - began);
+      return;
+    }
     read = now;
     tree = prefixTree(state, history.chain);
+    due = performance.now() + REST * (performance.now() - began);
     if (tree.unknown.length) past.ask(engine, () => page.loop.invalidateNow());
   }
 

@@ -16,7 +16,7 @@
  *
  * @typedef {{runs: Run[], unknown: number[]}} Tree `runs` begin at the root; `unknown` are cached blocks whose place is not known
  *
- * @typedef {{run: Run, row: number, rows: number, parent: number}} Bar a run, the rows of leaves it spans, and its parent's place
+ * @typedef {{run: Run, row: number, rows: number}} Bar a run, and the rows of leaves that it spans
  * @typedef {{bars: Bar[], rows: number, columns: number, more: {branches: number, blocks: number}}} Layout `columns` in blocks
  */
 
@@ -109,20 +109,20 @@ function sorted(runs, order) {
  */
 export function layOut({ runs }, rows, most = MOST_RUNS) {
   const laid = { bars: [], rows: 0, columns: 1, more: { branches: 0, blocks: 0 } };
-  for (const run of runs) place(run, -1);
+  runs.forEach(place);
   return laid;
 
-  function place(run, parent) {
+  function place(run) {
     if (laid.rows >= rows || laid.bars.length >= most) {
       const left = countBelow(run);
       laid.more.branches += left.branches;
       laid.more.blocks += left.blocks;
       return;
     }
-    const bar = { run, row: laid.rows, rows: 1, parent };
-    const at = laid.bars.push(bar) - 1;
+    const bar = { run, row: laid.rows, rows: 1 };
+    laid.bars.push(bar);
     laid.columns = Math.max(laid.columns, run.depth + run.blocks.length);
-    for (const child of run.children) place(child, at);
+    run.children.forEach(place);
     laid.rows = Math.max(laid.rows, bar.row + 1);
     bar.rows = laid.rows - bar.row;
   }
