@@ -168,6 +168,12 @@ def test_min_p_ends_at_the_very_number_where_torch_ends():
     check(torch.stack(rows), draws)
 
 
+def test_min_p_keeps_what_is_just_as_likely_as_it_says():
+    row = torch.full((VOCAB,), -50.0)
+    row[0], row[7] = 0.0, math.log(0.25)
+    assert picked(row, draws=32, min_p=0.25) == {0, 7}
+
+
 def test_min_p_of_one_keeps_all_that_are_as_likely_as_the_best():
     row = torch.zeros(VOCAB)
     row[[3, 40]] = 1e-6
