@@ -16,11 +16,13 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.templating import Jinja2Templates
+from starlette.types import Receive, Scope, Send
 
 from app import api, assets, completions, ghost, health, knobs, metrics, pages, sockets
 from app.conversations import Conversations
 from app.engines import Supervisor
 from app.hub import EngineAway, Hub
+from app.joined import Joined
 from app.problems import Problem, handle
 from app.security import HEADERS, Guard
 from engine.errors import RequestError
@@ -33,6 +35,16 @@ class _Static(StaticFiles):
         response: Response = super().file_response(*args, **kwargs)  # type: ignore[arg-type]
         response.headers["Cache-Control"] = "no-cache"
         return response
+
+
+class _Compressed(GZipMiddleware):
+    """Compresses what it can, but nothing of what programs stream. (It sees by itself what is compressed already.)"""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith("/v1/"):
+            await self.app(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
 
 
 def _routes() -> list[BaseRoute]:
@@ -65,7 +77,8 @@ def _routes() -> list[BaseRoute]:
         Route("/api/ghost", ghost.ghost, methods=["POST"]),
         WebSocketRoute("/ws", sockets.viewer),
         WebSocketRoute("/ws/engine", sockets.engine),
-        Mount("/static", _Static(directory=assets.find("static")), middleware=[Middleware(GZipMiddleware)]),
+        Route("/joined/{path:path}", Joined(assets.find("static")).serve),
+        Mount("/static", _Static(directory=assets.find("static"))),
     ]
 
 
@@ -94,7 +107,7 @@ def create_app(hub: Hub, supervisor: Supervisor | None = None) -> Starlette:
     handlers = dict.fromkeys((Problem, RequestError, EngineAway, HTTPException, ClientDisconnect), handle)
     return Starlette(
         routes=_routes(),
-        middleware=[Middleware(Guard, allowed_hosts=hub.settings.allowed_hosts)],
+        middleware=[Middleware(Guard, allowed_hosts=hub.settings.allowed_hosts), Middleware(_Compressed)],
         exception_handlers={**handlers, Exception: _internal_error},
         lifespan=lifespan,
     )

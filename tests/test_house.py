@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from app import joined
+
 ROOT = Path(__file__).resolve().parent.parent
 SHIPPED = ("app", "engine", "static", "templates")
 WEB = {"starlette", "uvicorn"}
@@ -134,16 +136,35 @@ def test_template_has_nothing_inline(path: Path) -> None:
 
 IMPORT = re.compile(r"""^\s*(?:import\b|export\b[^;"'`(]*?\bfrom\b)[^;"'`(]*?["']([^"']+)["']""", re.MULTILINE)
 COMMENT = re.compile(r"/\*.*?\*/|^\s*//[^\n]*", re.DOTALL | re.MULTILINE)
+DYNAMIC = re.compile(r"""\bawait import\("([^"]+)"\)""")
 UNSAFE = re.compile(r"\b(?:innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|cssText)")
 
 
 @pytest.mark.parametrize("path", own_files(".js"), ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_script_is_a_module_with_named_exports_and_relative_static_imports(path: Path) -> None:
     source = COMMENT.sub("", path.read_text(encoding="utf-8"))
-    for name in IMPORT.findall(source):
+    dynamic = DYNAMIC.findall(source) if path.name == "later.js" else []
+    for name in IMPORT.findall(source) + dynamic:
         assert name.startswith("./") or name.startswith("../"), name
         assert (path.parent / name).is_file(), name
-    assert not re.search(r"^\s*export\s+default\b|\bimport\s*\(", source, re.MULTILINE)
+    assert not re.search(r"^\s*export\s+default\b", source, re.MULTILINE)
+    assert len(re.findall(r"\bimport\s*\(", source)) == len(dynamic)
+
+
+@pytest.mark.parametrize("path", own_files(".js"), ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_script_is_written_so_that_it_can_be_joined(path: Path) -> None:
+    source = COMMENT.sub("", path.read_text(encoding="utf-8"))
+    assert len(joined.IMPORT.findall(source)) == len(re.findall(r"^import\b", source, re.MULTILINE))
+    assert len(joined.EXPORT.findall(source)) == len(re.findall(r"^export\b", source, re.MULTILINE))
+    assert [line for line in source.splitlines() if line.count("`") % 2] == []
+
+
+def test_every_style_sheet_is_in_a_page() -> None:
+    """In the one of all pages, or linked by a template."""
+    linked = "".join(path.read_text(encoding="utf-8") for path in own_files(".html"))
+    joined_sheets = (ROOT / "static/css" / joined.SHEET).read_text(encoding="utf-8")
+    sheets = [path.name for path in own_files(".css") if path.name != joined.SHEET]
+    assert [name for name in sheets if f'@import "{name}";' not in joined_sheets and f"/{name}" not in linked] == []
 
 
 @pytest.mark.parametrize("path", own_files(".js"), ids=lambda p: p.relative_to(ROOT).as_posix())

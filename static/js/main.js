@@ -10,32 +10,19 @@ import { findIn } from "./find.js";
 import { mountPanel } from "./frame.js";
 import { epochAt } from "./history.js";
 import { mountKeys } from "./keys.js";
+import { mountLater } from "./later.js";
 import { mountLine } from "./lines.js";
 import { mountMenu } from "./menu.js";
 import { mountOwners } from "./owners.js";
 import { readPalette } from "./palette.js";
 import { mountPermalink } from "./permalink.js";
-import { anatomy } from "./panels/anatomy.js";
 import { mountBanner } from "./panels/banner.js";
-import { mountDiff } from "./panels/diff.js";
-import { mountGate } from "./panels/gate.js";
 import { mountHeader } from "./panels/header.js";
-import { mountIntensity } from "./panels/intensity.js";
-import { mountKnobs } from "./panels/knobs.js";
-import { kv, kvCells, kvTiles } from "./panels/kv.js";
-import { mountKv } from "./panels/kv_panel.js";
-import { mountKvSum } from "./panels/kv_sum.js";
-import { mountLatency } from "./panels/latency.js";
-import { memory } from "./panels/memory.js";
 import { mountPrompts } from "./panels/prompts.js";
 import { mountQueue } from "./panels/queue.js";
-import { mountReset } from "./panels/reset.js";
-import { roofline } from "./panels/roofline.js";
 import { mountScrubber } from "./panels/scrubber.js";
-import { mountSelf } from "./panels/self.js";
 import { slots } from "./panels/slots.js";
 import { timeline } from "./panels/timeline.js";
-import { mountWorksheet } from "./panels/worksheet.js";
 import { canvasZoom, mountPresenter, toggleFullScreen } from "./presenter.js";
 import { createLoop } from "./render.js";
 import { createSelection, lit, same } from "./selection.js";
@@ -105,6 +92,10 @@ const page = {
   axis,
   view,
   tip: createTip(),
+  watch,
+  /** Panels that are asked for something, once they are mounted (later.js). */
+  latency: null,
+  kv: null,
   lanesBelow: 0,
   /** The view was moved by hand: it stays where it is until LIVE. */
   onPan: () => travel.panned(),
@@ -118,28 +109,17 @@ mountHeader(page);
 const scrubber = mountScrubber({ ...page, travel });
 mountBanner(page);
 const prompts = mountPrompts(page);
+page.texts = prompts.texts;
 mountPanel("slots", slots, page, { timed: true });
-const pictures = mountKv(page, prompts.texts);
 mountPanel("timeline", timeline, page, { timed: true });
 mountQueue(page);
-mountPanel("anatomy", anatomy, page, { timed: true });
-mountDiff(page);
-page.latency = mountLatency(page);
-mountPanel("roofline", roofline, page);
-mountPanel("memory", memory, page);
-mountSelf(page, watch);
-mountGate(page);
-mountKnobs(page);
-mountWorksheet(page);
-mountKvSum(page);
-mountIntensity(page);
 mountControls(page);
-mountReset(page);
+const later = mountLater(page);
 const menu = mountMenu();
 const owners = mountOwners(page, menu.button("owner"));
 const presenter = mountPresenter(menu.button("present"));
 
-mountPermalink({ ...page, travel, say });
+mountPermalink({ ...page, travel, say, showGaps: () => later.load("latency").then(() => page.latency?.show("gaps")) });
 
 selection.subscribe((choice) => {
   if (choice?.kind === "step") travel.goTo(choice.column);
@@ -196,7 +176,7 @@ mountKeys({
   jump: scrubber.jump,
   compare: page.compare.mark,
   theme: theme.toggle,
-  clear: () => (selection.choice ? selection.clear() : kv.close()),
+  clear: () => (selection.choice ? selection.clear() : page.kv?.close()),
   ...stage,
   ...(embedded ? {} : controls),
   gate: embedded ? null : () => move(store.engine?.state?.gate.state === "paused" ? "run" : "pause"),
@@ -259,10 +239,11 @@ window.stepscope = Object.freeze({
   tape: () => ({ ...store.engine?.tape.size }),
   gaps: () => structuredClone(store.engine?.history.gaps ?? []),
   marks: () => structuredClone(store.engine?.history.marks ?? []),
-  kvCells,
-  kvTiles,
-  kvBars: pictures.bars,
-  kvTable: pictures.cells,
+  kvCells: () => page.kv?.cells() ?? [],
+  kvTiles: () => page.kv?.tiles() ?? [],
+  kvBars: () => page.kv?.bars() ?? [],
+  kvTable: () => page.kv?.table() ?? [],
+  pending: later.pending,
   cost: () => structuredClone(loop.cost),
 });
 loop.invalidate();

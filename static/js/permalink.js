@@ -30,7 +30,7 @@ export function hashOf({ engine, history, store, choice, axis, page }) {
   }
   if (choice) fields.set("choose", `${choice.kind}:${choice.kind === "step" ? choice.column - epoch.base : choice.id}`);
   if (page.compare.a !== null && page.compare.a >= epoch.base) fields.set("a", String(page.compare.a - epoch.base));
-  if (page.latency.view === "gaps") fields.set("latency", "gaps");
+  if (page.latency?.view === "gaps") fields.set("latency", "gaps");
   if (axis.chosen) fields.set("px", String(axis.px));
   return `#${fields.toString().replaceAll("%3A", ":")}`;
 }
@@ -71,9 +71,9 @@ function whole(text) {
 
 /**
  * Keep the address up to date, and go where it points when it is opened or changed.
- * @param {{loop: any, selection: any, axis: any, compare: any, latency: any, travel: any, view: () => any, say: (text: string) => void, goLive: () => void}} page
+ * @param {{loop: any, selection: any, axis: any, compare: any, travel: any, view: () => any, say: (text: string) => void, goLive: () => void, showGaps: () => void}} page
  */
-export function mountPermalink({ loop, selection, axis, compare, latency, travel, view, say, goLive }) {
+export function mountPermalink({ loop, selection, axis, compare, travel, view, say, goLive, showGaps }) {
   let wanted = placeOf(location.hash);
   let written = location.hash;
 
@@ -90,7 +90,7 @@ export function mountPermalink({ loop, selection, axis, compare, latency, travel
     selection.clear();
     if (choice) selection.set(choice);
     compare.put(place.a === null ? null : base + place.a);
-    if (place.gaps) latency.show("gaps");
+    if (place.gaps) showGaps();
     if (place.step === null) {
       goLive();
       return;

@@ -92,6 +92,14 @@ def test_a_streamed_chat_answer_is_a_role_then_pieces_then_a_reason(server: Runn
     assert call.lines[-2:] == ["data: [DONE]", ""]
 
 
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_answer_to_a_program_is_not_compressed(server: Running, engine: FakeEngine, stream: bool) -> None:
+    call = Call(server, {**CHAT, "stream": stream}, **{"Accept-Encoding": "gzip"})
+    engine.answer("Hello there " * 100)
+    assert "content-encoding" not in call.done().headers
+    assert any("Hello there" in line for line in call.lines)
+
+
 def test_usage_comes_in_one_chunk_without_choices_when_asked_for(server: Running, engine: FakeEngine) -> None:
     call = Call(server, {**CHAT, "stream": True, "stream_options": {"include_usage": True}})
     engine.answer("Hello there")

@@ -285,3 +285,14 @@ def test_the_gate_form_goes_back_to_the_page(engine: FakeEngine, client: httpx.C
 
 def test_a_bad_gate_form_says_why(engine: FakeEngine, client: httpx.Client) -> None:
     assert client.post("/gate", data={"action": "fly"}, headers=BROWSER).status_code == 400
+
+
+@pytest.mark.parametrize("path", ["/", "/api/state", "/metrics"])
+def test_pages_and_json_are_compressed(engine: FakeEngine, client: httpx.Client, path: str) -> None:
+    response = client.get(path)
+    assert response.headers["content-encoding"] == "gzip"
+    assert "Accept-Encoding" in response.headers["vary"]
+
+
+def test_a_recording_is_not_compressed_twice(engine: FakeEngine, client: httpx.Client) -> None:
+    assert "content-encoding" not in client.get("/api/recording").headers

@@ -70,7 +70,7 @@ def open_page(browser: Browser, faults: list[str]) -> Iterator[OpenPage]:
             prepare(page)
         page.goto(url)
         if ready:
-            wait_for(page, "window.stepscope && stepscope.state() !== null")
+            wait_for(page, "window.stepscope && stepscope.state() !== null && !stepscope.pending().length")
         return page
 
     yield open_one

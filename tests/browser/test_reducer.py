@@ -265,7 +265,7 @@ def test_gaps_that_are_remembered_are_bounded(page: Page) -> None:
 
 def test_only_gated_requests_of_the_window_are_said_to_be_left_out(page: Page) -> None:
     script = """(async () => {
-      const { WINDOW, windowOf } = await import("/static/js/panels/dots.js");
+      const { WINDOW, windowOf } = await import("/static/js/latency_window.js");
       const sample = (gated_us) => ({ id: "R", timings: { ttft_us: 1, tpot_us: 1, e2e_us: 1, gated_us } });
       const finished = [...new Array(9).fill(sample(1)), ...new Array(WINDOW - 1).fill(sample(0)), sample(1)];
       return m.windowWords(windowOf({ finished }, Infinity), "");

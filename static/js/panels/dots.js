@@ -9,6 +9,7 @@
 import { classOf } from "../classes.js";
 import { count, duration, NONE, requestName } from "../format.js";
 import { finishedUntil } from "../history.js";
+import { windowOf } from "../latency_window.js";
 import { percentile, samplesOf } from "../metrics.js";
 import { isOver, verdictWords } from "../targets.js";
 
@@ -17,25 +18,12 @@ export const TIMINGS = [
   { name: "tpot_us", label: "TPOT", hue: "decode" }, // the pace is decode's
   { name: "e2e_us", label: "E2E", hue: "fg" },
 ];
-/** Percentiles are over the last this many finished requests that the page has heard of, up to the moment shown. */
-export const WINDOW = 200;
 const SHOWN = 80;
 const LEFT = 66;
 const RIGHT = 10;
 const GAP = 10;
 /** A target further above the dots than this is only named, lest it flatten them. */
 const NEAR = 1.6;
-
-/** The finished requests of the window that ends at a moment, of one class or ("") of all. */
-export function windowOf(history, until, kind = "") {
-  const finished = finishedUntil(history, until);
-  return (kind ? finished.filter((sample) => classOf(sample) === kind) : finished).slice(-WINDOW);
-}
-
-/** The samples of that window, for one timing. */
-export function windowSamples(history, until, name) {
-  return samplesOf(windowOf(history, until), name);
-}
 
 /** @param {Lens} lens read at each drawing */
 export function createDots(lens) {

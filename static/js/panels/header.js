@@ -6,8 +6,8 @@
 import { show, write } from "../dom.js";
 import { count, duration, milliseconds, percent, plural, rate, statusWords } from "../format.js";
 import { newestSteps, stepNumber } from "../history.js";
+import { windowSamples } from "../latency_window.js";
 import { brokenInvariant, percentile, poolUse, rates, RATE_WINDOW_US } from "../metrics.js";
-import { windowSamples } from "./dots.js";
 
 /** @param {{loop: any}} page */
 export function mountHeader(page) {

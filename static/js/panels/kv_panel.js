@@ -15,9 +15,9 @@ import { createTables } from "../kv_tables.js";
 import { tokensIn } from "../kv_tenure.js";
 import { createTree } from "../kv_tree.js";
 import { blockWords, drawStrip } from "../kv_words.js";
-import { kv } from "./kv.js";
+import { kv, kvCells, kvTiles } from "./kv.js";
 
-/** @param {any} page @param {any} texts what this viewer may read, see texts.js */
+/** @param {any} page @param {any} texts what this viewer may read, see texts.js @returns {Object<string, any>} `close` of its tiles; where the pictures have drawn what */
 export function mountKv(page, texts) {
   const root = document.getElementById("panel-kv");
   const canvas = root.querySelector("canvas");
@@ -74,7 +74,7 @@ export function mountKv(page, texts) {
     },
   };
   mountPanel("kv", panel, page);
-  return { bars: pictures.tree.bars, cells: pictures.tables.cells };
+  return { close: kv.close, cells: kvCells, tiles: kvTiles, bars: pictures.tree.bars, table: pictures.tables.cells };
 }
 
 /** Where the keyboard stands. */

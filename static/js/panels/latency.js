@@ -10,9 +10,10 @@ import { mountPanel } from "../frame.js";
 import { finishedUntil } from "../history.js";
 import { gapSamples } from "../itl.js";
 import { keepSettings, readSettings, targetOf } from "../latency_settings.js";
+import { WINDOW, windowOf } from "../latency_window.js";
 import { ENOUGH, percentile, samplesOf } from "../metrics.js";
 import { goodput, TARGET_RULES } from "../targets.js";
-import { createDots, TIMINGS, WINDOW, windowOf } from "./dots.js";
+import { createDots, TIMINGS } from "./dots.js";
 import { createGaps, GUTTER, ITL_STEPS, longestWords, windowGaps } from "./gaps.js";
 
 /**

@@ -1,0 +1,127 @@
+/**
+ * Panels that can wait. Their modules are loaded when they come near the window on a narrow screen, one by one, and on
+ * a wide one all of them right after the first frame: a phone that looks at the stage pays for the stage alone.
+ *
+ * The only file with dynamic imports: each is awaited and has a literal path relative to this file, so that scripts can
+ * still be joined (app/joined.py). A section that is mounted has `data-mounted`.
+ */
+
+import { mountPanel } from "./frame.js";
+
+const NARROW = "(max-width: 640px)";
+/** So much of the window's height ahead. */
+const NEAR = "50%";
+
+/** By the section's id: load it and mount it. */
+const PANELS = {
+  async kv(page) {
+    const { mountKv } = await import("./panels/kv_panel.js");
+    page.kv = mountKv(page, page.texts);
+  },
+  async anatomy(page) {
+    const { anatomy } = await import("./panels/anatomy.js");
+    const { mountDiff } = await import("./panels/diff.js");
+    mountPanel("anatomy", anatomy, page, { timed: true });
+    mountDiff(page);
+  },
+  async latency(page) {
+    const { mountLatency } = await import("./panels/latency.js");
+    page.latency = mountLatency(page);
+  },
+  async roofline(page) {
+    const { roofline } = await import("./panels/roofline.js");
+    mountPanel("roofline", roofline, page);
+  },
+  async memory(page) {
+    const { memory } = await import("./panels/memory.js");
+    mountPanel("memory", memory, page);
+  },
+  async self(page) {
+    const { mountSelf } = await import("./panels/self.js");
+    mountSelf(page, page.watch);
+  },
+  async gate(page) {
+    const { mountGate } = await import("./panels/gate.js");
+    const { mountReset } = await import("./panels/reset.js");
+    mountGate(page);
+    mountReset(page);
+  },
+  async knobs(page) {
+    const { mountKnobs } = await import("./panels/knobs.js");
+    mountKnobs(page);
+  },
+  async worksheet(page) {
+    const { mountWorksheet } = await import("./panels/worksheet.js");
+    mountWorksheet(page);
+  },
+  async kvsum(page) {
+    const { mountKvSum } = await import("./panels/kv_sum.js");
+    mountKvSum(page);
+  },
+  async intensity(page) {
+    const { mountIntensity } = await import("./panels/intensity.js");
+    mountIntensity(page);
+  },
+};
+
+/**
+ * @param {any} page
+ * @returns {{load: (id: string) => Promise<void>, pending: () => string[]}} `pending`: those that are about to be mounted
+ */
+export function mountLater(page) {
+  const sections = new Map(Object.keys(PANELS).map((id) => [id, document.getElementById(`panel-${id}`)]));
+  /** @type {Map<string, Promise<void>>} */
+  const loads = new Map();
+  const pending = new Set();
+
+  function load(id) {
+    if (!loads.has(id)) loads.set(id, mount(id));
+    return loads.get(id);
+  }
+
+  async function mount(id) {
+    const section = sections.get(id);
+    pending.add(id);
+    try {
+      await PANELS[id](page);
+      section.dataset.mounted = "";
+    } catch (error) {
+      console.error(`panel ${id} could not be loaded`, error);
+      section.append(sorry());
+    }
+    pending.delete(id);
+    page.loop.invalidateNow();
+  }
+
+  for (const section of sections.values()) section.querySelectorAll("details.twin").forEach((twin) => (twin.open = false));
+  if (window.matchMedia(NARROW).matches || "only" in document.body.dataset) whenNear(sections, load);
+  else {
+    for (const id of sections.keys()) pending.add(id);
+    requestAnimationFrame(() => setTimeout(() => sections.forEach((_, id) => load(id))));
+  }
+  return { load, pending: () => [...pending] };
+}
+
+/** Call once for each section, when it comes near the window. */
+function whenNear(sections, load) {
+  const ids = new Map([...sections].map(([id, section]) => [section, id]));
+  const observer = new IntersectionObserver(
+    (entries) => {
+      for (const { target, isIntersecting } of entries) {
+        if (!isIntersecting) continue;
+        observer.unobserve(target);
+        load(ids.get(target));
+      }
+    },
+    { rootMargin: `${NEAR} 0px` },
+  );
+  for (const section of sections.values()) observer.observe(section);
+}
+
+function sorry() {
+  const words = document.createElement("p");
+  words.className = "error";
+  words.setAttribute("role", "alert");
+  words.textContent = "The script of this panel could not be loaded: load the page again.";
+  return words;
+}
