@@ -10,13 +10,14 @@ const NAMES = ["prefill", "decode", "cached", "fault", "idle", "fg", "muted", "l
 /** @returns {Palette} */
 export function readPalette(scale = window.devicePixelRatio || 1) {
   const style = getComputedStyle(document.documentElement);
+  const hex = (name) => hexOf(style.getPropertyValue(`--${name}`).trim());
   /** @type {Object<string, string>} */
   const colour = {};
-  for (const name of NAMES) colour[name] = style.getPropertyValue(`--${name}`).trim();
-  colour.onAccent = style.getPropertyValue("--on-accent").trim();
-  const owners = Array.from({ length: OWNER_HUES }, (_, i) => style.getPropertyValue(`--owner-${i + 1}`).trim());
+  for (const name of NAMES) colour[name] = hex(name);
+  colour.onAccent = hex("on-accent");
+  const owners = Array.from({ length: OWNER_HUES }, (_, i) => hex(`owner-${i + 1}`));
   const phases = {};
-  for (const name of PHASES) phases[name] = style.getPropertyValue(`--phase-${name}`).trim();
+  for (const name of PHASES) phases[name] = hex(`phase-${name}`);
   return {
     ...colour,
     phases,
@@ -37,6 +38,19 @@ export function readPalette(scale = window.devicePixelRatio || 1) {
 
 /** The parts of a step in the order they happen; "other" is what is left of its wall time. */
 export const PHASES = ["schedule", "draft", "prepare", "forward", "sample", "update", "publish", "other"];
+
+/** A colour as "#rrggbb"; where the system imposes its colours (css/forced.css) it is a name that only the page knows. */
+function hexOf(colour) {
+  if (colour.startsWith("#")) return colour;
+  const probe = document.createElement("i");
+  probe.className = "swatch"; // exempt from being forced again
+  probe.hidden = true;
+  probe.style.setProperty("color", colour);
+  document.body.append(probe);
+  const [red, green, blue] = getComputedStyle(probe).color.match(/\d+/g);
+  probe.remove();
+  return `#${[red, green, blue].map((part) => Number(part).toString(16).padStart(2, "0")).join("")}`;
+}
 
 /** "#rrggbb" as the little-endian ABGR word that ImageData wants. */
 export function packed(hex) {

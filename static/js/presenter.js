@@ -16,7 +16,8 @@ function presenting() {
 
 /** How many CSS pixels a picture's pixel takes: its type and its marks grow together. */
 export function canvasZoom() {
-  return presenting() ? Number.parseFloat(getComputedStyle(root).fontSize) / PICTURE_REM : 1;
+  const style = getComputedStyle(root);
+  return presenting() ? Number.parseFloat(style.fontSize) / PICTURE_REM : Number(style.getPropertyValue("--canvas-zoom"));
 }
 
 /** @param {HTMLElement} button shows whether it is on */

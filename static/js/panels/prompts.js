@@ -253,9 +253,15 @@ function act(event, page, form, list, texts) {
   const button = event.target.closest("button");
   const card = event.target.closest("[data-request]");
   if (!button || !card) return;
-  if (button.hasAttribute("data-select")) page.selection.set({ kind: "request", id: card.dataset.request });
+  if (button.hasAttribute("data-select")) choose(card.dataset.request, page);
   else if (button.hasAttribute("data-reply")) converse(form, card.dataset.conversation);
   else if (button.hasAttribute("data-curl")) copy(curlCommand(card, form, texts, page.view().engine));
+}
+
+/** Light a request up; where the pictures are not beside it, go to its lane. */
+function choose(id, page) {
+  page.selection.set({ kind: "request", id });
+  if (window.matchMedia("(max-width: 699px)").matches) document.getElementById("panel-timeline").scrollIntoView();
 }
 
 function copy(text) {
