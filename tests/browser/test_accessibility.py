@@ -97,9 +97,9 @@ def test_a_phone_gets_one_column_and_no_sideways_scroll(open_page: OpenPage, ser
 def test_reduced_motion_draws_at_most_twice_a_second(open_page: OpenPage, served: Served) -> None:
     page = open_page(served.url, reduced_motion="reduce")
     burst(page)
+    start = page.evaluate("performance.now()")
     before = page.evaluate("stepscope.cost().frames")
     step = page.evaluate("stepscope.state().step")
-    start = page.evaluate("performance.now()")
     wait_for(page, f"stepscope.state().step > {step} + 100")
     seconds = (page.evaluate("performance.now()") - start) / 1000
     assert page.evaluate("stepscope.cost().frames") - before <= 2 * seconds + 2
