@@ -75,6 +75,9 @@ def _model(config: EngineConfig, say: Say) -> bool:
     except StepscopeError as error:
         say(f"model    {error}")
         return False
+    if config.scripted:
+        say("model    scripted: no weights, nothing to fetch")
+        return True
     where = source.path or "to be fetched at the first start"
     say(f"model    {source.name} ({source.kind.value}): {where}")
     return True

@@ -75,7 +75,12 @@ class Supervisor:
     async def restart(self) -> None:
         """End the process if there is one, and start a new one."""
         async with self._busy:
-            await self._end("It was restarted.")
+            record = self._hub.engine(NAME)
+            record.restarting = True
+            try:
+                await self._end("It was restarted.")
+            finally:
+                record.restarting = False
             if not self._closed:
                 await self.start()
 

@@ -203,7 +203,9 @@ class Hub:
             async with asyncio.timeout(REPLY_TIMEOUT_S):
                 return await future
         except TimeoutError:
-            raise EngineAway(f"Engine {record.id} has not answered for {REPLY_TIMEOUT_S:g} s.") from None
+            raise EngineAway(
+                f"Engine {record.id} has not answered for {REPLY_TIMEOUT_S:g} s; it may still do it."
+            ) from None
         finally:
             del self._replies[cmd_id]
 

@@ -48,6 +48,7 @@ class EngineRecord:
         self.state: State | None = None
         self.load: Json | None = None
         self.gone: str | None = None  # the reason, once it is gone
+        self.restarting = False  # it was asked to end, and another is to follow
         self.detail: str | None = None  # the last words of its process
         self.connected = False
         self.restartable = False
@@ -219,9 +220,9 @@ class EngineRecord:
         self.started_at = time.monotonic()
 
     def status(self, now: float) -> Status:
-        if self.gone is not None:
+        if self.gone is not None and not self.restarting:
             return Status.GONE
-        if self._awaited:
+        if self._awaited or self.restarting:
             return Status.STARTING
         if self.hello is None or self.state is None:
             return Status.STARTING if self.load is None else Status.LOADING

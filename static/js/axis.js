@@ -9,6 +9,7 @@
 const MIN_PX = 3;
 const MAX_PX = 40;
 const COLUMNS = 76; // shown by default
+const LABELS_PX = 60; // at the left edge of a plot, where labels may stand
 
 export function createAxis() {
   return {
@@ -57,7 +58,8 @@ export function createAxis() {
     reveal(column, plot) {
       const { from, to } = this.span(plot);
       this.following = false;
-      if (column <= from) this.right -= from + 1 - column;
+      const margin = Math.ceil(LABELS_PX / this.px);
+      if (column < from + margin) this.right -= from + margin - column;
       if (column > to) this.right += column - to;
     },
     /** Put it where it stood. @param {number} right @param {number | null} px */

@@ -34,7 +34,7 @@ export function findIn(text, { engine, history, state }) {
     if (!history.steps.size) return { why: `Step ${count(found.step)} is not known to this page; no step is.` };
     return { why: `Step ${count(found.step)} is not known to this page; it knows ${count(oldest)} to ${count(engine.state.step)}.` };
   }
-  if (found && (history.lanes.has(found.id) || state?.requests[found.id])) return { choice: found };
+  if (found && (history.lanes.has(found.id) || Object.hasOwn(state?.requests ?? {}, found.id))) return { choice: found };
   if (found && /^R\d+$/.test(found.id)) return { why: `${requestName(found.id)} is not known to this page.` };
   return { why: "Type a request (R7), a step (step 120) or a block (block 33)." };
 }

@@ -94,9 +94,10 @@ export function oldestColumn(history) {
   return history.steps.keys().next().value ?? history.last + 1;
 }
 
-/** Finished requests that had finished by a moment. */
+/** Requests that the engine of a moment had finished by then; what one did before it says nothing of the next. */
 export function finishedUntil(history, until) {
-  return until <= history.last ? history.finished.filter(({ at }) => at <= until) : history.finished;
+  const { id } = epochAt(history, until);
+  return history.finished.filter(({ at, epoch }) => epoch === id && at <= until);
 }
 
 /** The epoch that a column belongs to: {id, at, base}. */

@@ -104,7 +104,7 @@ function stepWords(from, to, history) {
 }
 
 function workWords(others, step) {
-  if (others.size === 0) return `prefilled nothing else, ${plural(step.rows.length, "request")} in it`;
+  if (others.size === 0) return `computed no prompt, ${plural(step.rows.length, "request")} in it`;
   const tokens = [...others.values()].reduce((sum, each) => sum + each, 0);
   const names = [...others.keys()].map(requestName);
   return `prefilled ${count(tokens)} tok of ${names.length > NAMED ? `${count(names.length)} requests` : names.join(", ")}`;

@@ -32,16 +32,16 @@ export function mountKeys(does) {
     }[key];
     const panel = /^[0-9]$/.test(key) ? panels.find((each) => each.dataset.key === key) : null;
     if (!act && !panel) return;
-    if (key === " " && event.target.closest("button, summary, a")) return;
+    if (key === " " && event.target.closest("button, summary, a, [type=checkbox]")) return;
     event.preventDefault();
     if (panel) goTo(panel);
     else act();
   });
 }
 
-/** In a field, keys are the field's; on the scrubber they are the page's. */
+/** In a field, keys are the field's; on the scrubber and on a box to tick they are the page's. */
 function isTyping(target) {
-  return target instanceof Element && target.closest("input:not(#travel input), textarea, select, [contenteditable], dialog[open]") !== null;
+  return target instanceof Element && target.closest("input:not(#travel input, [type=checkbox]), textarea, select, [contenteditable], dialog[open]") !== null;
 }
 
 function goTo(panel) {

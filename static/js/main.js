@@ -121,9 +121,14 @@ const presenter = mountPresenter(menu.button("present"));
 
 mountPermalink({ ...page, travel, say, showGaps: () => later.load("latency").then(() => page.latency?.show("gaps")) });
 
+/** The moment at which choosing something stopped the view: clearing the choice lets it go on. */
+let stoppedAt = null;
 selection.subscribe((choice) => {
   if (choice?.kind === "step") travel.goTo(choice.column);
-  else if (choice) holdView();
+  else if (choice && !store.held) {
+    holdView();
+    stoppedAt = store.held;
+  } else if (!choice && store.held && store.held === stoppedAt) goLive();
   loop.invalidateNow();
 });
 
@@ -143,6 +148,12 @@ function goLive() {
   store.release();
   axis.follow();
   loop.invalidateNow();
+}
+
+/** By hand: a chosen step is let go, for it is the past. */
+function backToLive() {
+  if (selection.choice?.kind === "step") selection.clear();
+  goLive();
 }
 
 /** Whoever moves the engine on wants to see it move. @param {"pause" | "run" | "step"} action */
@@ -166,12 +177,12 @@ const help = document.getElementById("help");
 const stage = { present: presenter.toggle, full: toggleFullScreen, owner: owners.toggle, find: mountLine("find", find) };
 const controls = { mark: mountLine("mark", setMark), export: exportNow };
 menu.mount({ ...stage, ...controls });
-document.getElementById("live").addEventListener("click", goLive);
+document.getElementById("live").addEventListener("click", backToLive);
 document.getElementById("theme").addEventListener("click", theme.toggle);
 document.getElementById("help-open").addEventListener("click", () => help.showModal());
 mountKeys({
-  toggleHold: () => (store.held ? goLive() : holdView()),
-  live: goLive,
+  toggleHold: () => (store.held ? backToLive() : holdView()),
+  live: backToLive,
   walk: travel.walk,
   jump: scrubber.jump,
   compare: page.compare.mark,

@@ -95,7 +95,7 @@ export function mountPermalink({ loop, selection, axis, compare, travel, view, s
       goLive();
       return;
     }
-    axis.place(base + (place.right ?? place.step + 1), place.px);
+    axis.place(base + Math.min(place.right ?? place.step + 1, history.last + 1 - base), place.px);
     travel.goTo(base + place.step, place.settled);
   }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from playwright.sync_api import Page
+from playwright.sync_api import Frame, Page
 
 from tests.app.fakes import until
 from tests.app.processes import Served
@@ -18,7 +18,7 @@ ENDED = """(() => {
 })()"""
 
 
-def wait_for(page: Page, expression: str, timeout_s: float = 20) -> None:
+def wait_for(page: Page | Frame, expression: str, timeout_s: float = 20) -> None:
     """Wait until an expression is true in the page. (Playwright's own way needs `eval`, which our CSP forbids.)"""
     deadline = time.monotonic() + timeout_s
     while not page.evaluate(expression):

@@ -107,7 +107,7 @@ def test_the_delivery_before_is_found_before_the_window(sheet: Page) -> None:
     (gap,) = gaps(sheet, history, begin=9)
     assert (gap["since"], gap["us"]) == (1, 8_000_000)
     words = call(sheet, "itl", f"m.meanwhileWords({json.dumps(gap)}, {history})")
-    assert words == "preempted, 40 tok computed again; steps 2 to 9 prefilled nothing else, 1 request in it"
+    assert words == "preempted, 40 tok computed again; steps 2 to 9 computed no prompt, 1 request in it"
 
 
 def test_a_spike_names_the_request_the_gap_and_what_its_step_did(sheet: Page) -> None:

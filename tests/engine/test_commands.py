@@ -188,10 +188,15 @@ def test_a_mark_is_told_with_the_step_it_stands_after():
     door.engine.check()
 
 
-@pytest.mark.parametrize("text", [None, 7, "", " \n\x07", "x" * 201, "\ud800"])
+@pytest.mark.parametrize("text", [None, 7, "", " \n\x07", "\u200b\ufeff", "x" * 201, "\ud800"])
 def test_a_mark_without_fitting_words_is_refused_by_name(text):
     (reply,) = Door().send({"cmd": "mark", "cmd_id": "c1", "text": text})
     assert reply.error.startswith("text ")
+
+
+def test_a_mark_keeps_no_character_that_only_steers_how_others_are_shown():
+    told, _ = Door().send({"cmd": "mark", "cmd_id": "c1", "text": "\u202eone \U0001f468\u200d\U0001f469"})
+    assert told.text == "one \U0001f468\u200d\U0001f469"
 
 
 def test_shutdown_stops_the_loop():

@@ -28,7 +28,9 @@ export function mountLatency(page) {
   const pictures = { requests: createDots(lens), gaps: createGaps(lens) };
 
   function setTargets() {
-    const [ttft, tpot] = [targetOf(settings.ttft, "The TTFT target"), targetOf(settings.tpot, "The TPOT target")];
+    const [ttft, tpot] = [["ttft", "The TTFT target"], ["tpot", "The TPOT target"]].map(([name, words]) =>
+      form.elements[name].validity.badInput ? targetOf("no number", words) : targetOf(settings[name], words),
+    );
     lens.targets = { ttft_us: ttft.us, tpot_us: tpot.us };
     form.elements.ttft.setAttribute("aria-invalid", String(ttft.wrong !== null));
     form.elements.tpot.setAttribute("aria-invalid", String(tpot.wrong !== null));
@@ -46,7 +48,7 @@ export function mountLatency(page) {
   for (const button of root.querySelectorAll("button[data-view]")) button.addEventListener("click", () => show(button.dataset.view));
   form.addEventListener("submit", (event) => event.preventDefault());
   root.addEventListener("input", () => {
-    Object.assign(settings, { ttft: form.elements.ttft.value, tpot: form.elements.tpot.value });
+    for (const name of ["ttft", "tpot"]) if (!form.elements[name].validity.badInput) settings[name] = form.elements[name].value;
     lens.kind = form.elements.kind.value;
     setTargets();
     keepSettings(settings);
