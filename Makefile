@@ -12,7 +12,7 @@ help:
 	@echo "make run        start the page and an engine on http://$(HOST):$(PORT)  (PORT= HOST= MODEL= ARGS=)"
 	@echo "make test       every test, the browser's included  (ARGS= goes to pytest)"
 	@echo "make test-fast  the tests without model and browser"
-	@echo "make lint       formatting, ruff, mypy, vendored files"
+	@echo "make lint       formatting, ruff, mypy, the scripts' types, vendored files"
 	@echo "make soak       the long tests"
 	@echo "make gpu-check  on a GPU: is it right, is it quick  (DRY=1: try it on a CPU)"
 	@echo "make bench      benchmarks  (ARGS=)"
@@ -39,11 +39,16 @@ test-fast:
 	@.ci/setup test
 	@$(ONE_THREAD) $(PYTEST) -m "not model and not browser and not soak" $(WORKERS) --dist worksteal $(ARGS)
 
+# The types that JSDoc gives the scripts are checked by the TypeScript inside deno: a wheel, so no node is needed. It asks
+# nothing of the network, and what it keeps lies in .venv.
+CHECK_TYPES = DENO_DIR=.venv/deno DENO_NO_UPDATE_CHECK=1 .venv/bin/deno check --quiet --no-remote --no-npm --config .ci/deno.json
+
 lint:
 	@.ci/setup test
 	$(PYTHON_IN_VENV) -m ruff format --check .
 	$(PYTHON_IN_VENV) -m ruff check .
 	$(PYTHON_IN_VENV) -m mypy
+	$(CHECK_TYPES) static/js
 	$(PYTHON_IN_VENV) .ci/vendored.py
 
 # The property tests of every module with a larger budget, and the tests marked soak.

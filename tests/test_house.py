@@ -177,6 +177,20 @@ def test_template_never_switches_escaping_off(path: Path) -> None:
     assert not re.search(r"\|\s*safe\b|autoescape\s+false", path.read_text(encoding="utf-8"))
 
 
+# -- the scripts' types ------------------------------------------------------------------------------------------
+
+
+def test_every_script_is_in_the_folder_whose_types_are_checked() -> None:
+    checked = re.search(r"^\t\$\(CHECK_TYPES\) (\S+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert checked
+    assert [path for path in own_files(".js") if ROOT / checked[1] not in path.parents] == []
+
+
+@pytest.mark.parametrize("path", own_files(".js"), ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_no_script_is_left_out_of_the_check_of_types(path: Path) -> None:
+    assert not re.search(r"@ts-(?:nocheck|ignore|expect-error)", path.read_text(encoding="utf-8"))
+
+
 # -- vendored files ----------------------------------------------------------------------------------------------
 
 

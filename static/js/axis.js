@@ -4,6 +4,7 @@
  * pixels; the axis ends at every plot's right edge, so panels of different widths line up on "now".
  *
  * @typedef {{left: number, right: number}} Plot
+ * @typedef {ReturnType<typeof createAxis>} Axis
  */
 
 const MIN_PX = 3;

@@ -3,7 +3,8 @@
  * and one place in the prefix for good, whatever block holds it and at whatever moment. What is learned here therefore
  * never becomes wrong; the oldest of it is forgotten.
  *
- * @typedef {Object<string, any>} Json
+ * @import {State, StepFacts} from "./types.js"
+ *
  * @typedef {{parent: string | null, index: number}} Link the nearest predecessor that is known, and how many blocks are before it
  * @typedef {Map<string, Link>} Chain hash -> link
  */
@@ -24,7 +25,7 @@ export function learnPrompt(chain, hashes) {
   bound(chain);
 }
 
-/** A step was folded: the blocks that its rows have filled. @param {Chain} chain @param {Json} step @param {Json} state */
+/** A step was folded: the blocks that its rows have filled. @param {Chain} chain @param {Pick<StepFacts, "rows">} step @param {Pick<State, "requests" | "blocks">} state */
 export function learnStep(chain, { rows }, { requests, blocks }) {
   const size = blocks.block_size;
   for (const row of rows) {
@@ -34,7 +35,7 @@ export function learnStep(chain, { rows }, { requests, blocks }) {
   bound(chain);
 }
 
-/** A state that was met in the middle. @param {Chain} chain @param {Json} state */
+/** A state that was met in the middle. @param {Chain} chain @param {Pick<State, "queues" | "requests" | "blocks">} state */
 export function learnTables(chain, { queues, requests, blocks }) {
   for (const id of queues.running) {
     const table = requests[id].block_table;
@@ -43,7 +44,7 @@ export function learnTables(chain, { queues, requests, blocks }) {
   bound(chain);
 }
 
-/** A duplicate has no hash: the link goes to the nearest block before it that has one. */
+/** A duplicate has no hash: the link goes to the nearest block before it that has one. @param {Chain} chain @param {Array<string | null>} hashes @param {number[]} table @param {number} index */
 function learn(chain, hashes, table, index) {
   const hash = hashes[table[index]] ?? null;
   if (hash === null || chain.has(hash)) return;
@@ -52,7 +53,8 @@ function learn(chain, hashes, table, index) {
   chain.set(hash, { parent: before < 0 ? null : hashes[table[before]], index });
 }
 
+/** @param {Chain} chain */
 function bound(chain) {
   const old = chain.keys();
-  for (let over = chain.size - LINKS_KEPT; over > 0; over -= 1) chain.delete(old.next().value);
+  for (let over = chain.size - LINKS_KEPT; over > 0; over -= 1) chain.delete(/** @type {string} */ (old.next().value));
 }

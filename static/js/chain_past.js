@@ -1,6 +1,10 @@
 /**
  * The places of blocks that were cached before the page was opened, or while it did not hear: learned from what the
  * server still holds of the engine's past, asked for once.
+ *
+ * @import {Chain} from "./chain.js"
+ * @import {Piece} from "./recording.js"
+ * @import {Engine, State} from "./types.js"
  */
 
 import { learnPrompt, learnStep, learnTables } from "./chain.js";
@@ -10,7 +14,7 @@ import { fold } from "./state.js";
 export function createPast() {
   let asked = "";
   return {
-    /** @param {any} engine see store.js @param {() => void} learned called when there may be more to draw */
+    /** @param {Engine} engine @param {() => void} learned called when there may be more to draw */
     ask(engine, learned) {
       const { id, epoch, history } = engine;
       const wanted = `${id} ${epoch} ${history.gaps.length}`;
@@ -23,13 +27,13 @@ export function createPast() {
   };
 }
 
-/** @param {import("./chain.js").Chain} chain @param {Array<Object<string, any>>} events a key and what followed it */
+/** @param {Chain} chain @param {Piece} events */
 export function learnSegment(chain, [key, ...events]) {
   let state = key.state;
   learnTables(chain, state);
   for (const event of events) {
-    state = fold(state, event);
+    state = /** @type {State} */ (fold(state, event));
     if (event.kind === "step") learnStep(chain, event, state);
-    else if (event.event === "arrived") learnPrompt(chain, event.block_hashes);
+    else if (event.kind === "request" && event.event === "arrived") learnPrompt(chain, event.block_hashes);
   }
 }

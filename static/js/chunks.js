@@ -1,11 +1,13 @@
 /**
  * Prefill chunks: which of how many a prompt's chunk was, since the request got its slot. How many there are is known
  * once the last one is computed. Pure.
+ *
+ * @import {History, Lane} from "./types.js"
  */
 
 /**
- * @param {import("./lanes.js").Lane} lane
- * @param {{steps: Map<number, any>, last: number}} history
+ * @param {Lane} lane
+ * @param {Pick<History, "steps" | "last">} history
  * @returns {Map<number, {n: number, of: number | null}>} by column; no entry where a prompt was computed in one go
  */
 export function chunksOf(lane, history) {
@@ -26,6 +28,7 @@ export function chunkWords({ n, of }) {
   return `${n}/${of ?? "…"}`;
 }
 
+/** @param {string} request @param {number} from @param {number} end @param {Pick<History, "steps">} history */
 function prefillOf(request, from, end, { steps }) {
   const columns = [];
   let start = 0;
@@ -39,6 +42,7 @@ function prefillOf(request, from, end, { steps }) {
   return { columns, whole: false, start };
 }
 
+/** @param {History["steps"]} steps @returns {number} */
 function firstOf(steps) {
   return steps.keys().next().value ?? Infinity;
 }

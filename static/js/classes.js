@@ -15,7 +15,7 @@ export function classOf({ prompt, tokens, label }) {
   return `${prompt < LONG_PROMPT ? "short" : "long"} prompt, ${tokens < LONG_ANSWER ? "short" : "long"} answer`;
 }
 
-/** The classes that there are, and how many of each. @param {Array<any>} finished @returns {Array<{name: string, n: number}>} */
+/** The classes that there are, and how many of each. @param {Array<Parameters<typeof classOf>[0]>} finished @returns {Array<{name: string, n: number}>} */
 export function classesOf(finished) {
   const counts = new Map();
   for (const sample of finished) counts.set(classOf(sample), (counts.get(classOf(sample)) ?? 0) + 1);

@@ -1,13 +1,17 @@
 /**
  * Two steps side by side: step A is marked, step B is the one that is chosen, or else the one shown. A stays marked
  * until it is marked again.
+ *
+ * @import {Loop, Selection, View} from "./types.js"
+ *
+ * @typedef {ReturnType<typeof createCompare>} Compare
  */
 
 import { say } from "./controls.js";
 import { count } from "./format.js";
 import { stepNumber } from "./history.js";
 
-/** @param {{selection: any, view: () => any, loop: any}} page */
+/** @param {{selection: Selection, view: () => View, loop: Loop}} page */
 export function createCompare({ selection, view, loop }) {
   let a = /** @type {number | null} */ (null);
 
@@ -40,7 +44,7 @@ export function createCompare({ selection, view, loop }) {
   };
 }
 
-/** The column of step B. @param {any} view */
+/** The column of step B. @param {Pick<View, "choice" | "column">} view */
 export function stepB({ choice, column }) {
   return choice?.kind === "step" ? choice.column : column;
 }

@@ -1,7 +1,12 @@
 /**
  * What the page asks of the server besides prompts: the gate, knobs, a restart, a cancel. Forms keep working without
  * this; here their submit is taken over so that the page stays. A refusal is said in words.
+ *
+ * @import {StepEvent} from "./types.js"
+ * @import {Placed} from "./notes.js"
  */
+
+import { byId } from "./dom.js";
 
 /**
  * @typedef {{ok: boolean, body: any, message: string, param: string | null}} Answer
@@ -20,16 +25,16 @@ export async function ask(url, options) {
   }
 }
 
-/** The same, where a refusal has no place of its own on the page. @returns {Promise<boolean>} whether it was done */
+/** The same, where a refusal has no place of its own on the page. @param {string} url @param {RequestInit} options @returns {Promise<boolean>} whether it was done */
 async function askAloud(url, options) {
   const { ok, message } = await ask(url, options);
   if (!ok) say(message);
   return ok;
 }
 
-/** A sentence for the person, read out too, gone after a while. */
+/** A sentence for the person, read out too, gone after a while. @param {string} text */
 export function say(text) {
-  const note = document.getElementById("note");
+  const note = byId("note");
   note.textContent = text;
   note.hidden = false;
   clearTimeout(Number(note.dataset.timer));
@@ -51,7 +56,7 @@ export function turnKnobs(changes, force = false) {
   return ask("/api/config", { method: "PATCH", body: JSON.stringify({ ...changes, force }) });
 }
 
-/** How a change of each setting would take effect; empty when that cannot be had. */
+/** How a change of each setting would take effect; empty when that cannot be had. @returns {Promise<Object<string, string>>} */
 export async function knobEffects() {
   const { body } = await ask("/api/config", { method: "GET" });
   return body?.effects ?? {};
@@ -95,14 +100,25 @@ export async function requestTimings(id) {
 
 /** Take over the gate's form. @param {{goLive: () => void}} page */
 export function mountControls({ goLive }) {
-  document.getElementById("gate").addEventListener("submit", (event) => {
+  byId("gate").addEventListener("submit", (event) => {
     event.preventDefault();
-    if (event.submitter.value !== "pause") goLive();
-    moveGate(event.submitter.value);
+    const action = event.submitter instanceof HTMLButtonElement ? event.submitter.value : "";
+    if (!isMove(action)) return;
+    if (action !== "pause") goLive();
+    moveGate(action);
   });
 }
 
-/** Older steps for a page that was just opened; nothing when they cannot be had. */
+/** @param {string} text @returns {text is "pause" | "run" | "step"} */
+function isMove(text) {
+  return ["pause", "run", "step"].includes(text);
+}
+
+/**
+ * Older steps for a page that was just opened; nothing when they cannot be had.
+ * @param {string} engine @param {number} since @param {number} limit
+ * @returns {Promise<{steps: StepEvent[], requests: Placed[]}>}
+ */
 export async function olderSteps(engine, since, limit) {
   const { body } = await ask(`/api/steps?engine=${encodeURIComponent(engine)}&since=${since}&limit=${limit}`, { method: "GET" });
   return { steps: body?.steps ?? [], requests: body?.requests ?? [] };

@@ -3,7 +3,7 @@
  * (a step, a list of victims, the facts of a finished request) is shared, so that a copy costs little; held to that
  * by a test.
  *
- * @typedef {import("./state.js").State} State
+ * @import {RequestFacts, State} from "./types.js"
  */
 
 /** @param {State} state @returns {State} */
@@ -20,6 +20,7 @@ export function copyState(state) {
   };
 }
 
+/** @param {RequestFacts} request @returns {RequestFacts} */
 function copyRequest(request) {
   if (request.status === "finished") return request;
   return { ...request, block_table: request.block_table.slice() };

@@ -1,13 +1,16 @@
 /**
  * What differs between two steps, as rows of a table: times, tokens, requests, blocks, and who came and went. Pure.
  *
- * @typedef {{step: Object<string, any>, notes: import("./notes.js").Notes}} Noted a step and what happened around it
+ * @import {Notes, OfRequest, StepFacts} from "./types.js"
+ *
+ * @typedef {{step: StepFacts, notes: Notes}} Noted a step and what happened around it
  */
 
 import { count, duration, NONE, requestName } from "./format.js";
 import { otherUs } from "./metrics.js";
 import { PHASES } from "./palette.js";
 
+/** @type {Array<[string, (noted: Noted) => number]>} */
 const COUNTS = [
   ["prefill tok", ({ step }) => step.num_prefill_tokens],
   ["decode tok", ({ step }) => step.num_decode_tokens],
@@ -17,7 +20,7 @@ const COUNTS = [
   ["blocks evicted", ({ step }) => step.evicted.length],
 ];
 
-/** @type {Array<[string, keyof import("./notes.js").Notes]>} */
+/** @type {Array<[string, keyof Notes]>} */
 const NAMES = [
   ["admitted", "admitted"],
   ["came back", "resumed"],
@@ -40,21 +43,23 @@ export function diffRows(a, b) {
   ];
 }
 
+/** @param {StepFacts} step @param {string} phase */
 function phaseUs(step, phase) {
   return phase === "other" ? otherUs(step) : (step.phases_us[phase] ?? 0);
 }
 
-/** @returns {[string, string, string, string]} */
+/** @param {string} what @param {number} a @param {number} b @returns {[string, string, string, string]} */
 function timeRow(what, a, b) {
   return [what, duration(a), duration(b), signed(b - a, duration)];
 }
 
-/** "+1.2 ms", "−3", "0". */
+/** "+1.2 ms", "−3", "0". @param {number} value @param {(value: number) => string} words */
 function signed(value, words) {
   if (words(Math.abs(value)) === words(0)) return "0";
   return `${value < 0 ? "−" : "+"}${words(Math.abs(value))}`;
 }
 
+/** @param {OfRequest[]} events */
 function names(events) {
   return events.length ? events.map((event) => requestName(event.request)).join(", ") : NONE;
 }

@@ -1,7 +1,16 @@
 /**
  * The page that compares two runs: what each side holds, one axis and one cursor for both, and what may be said.
+ *
+ * @import {Run} from "./duel_run.js"
+ * @import {Axis} from "./duel_picture.js"
+ * @import {Numbers} from "./duel_numbers.js"
+ * @import {Palette} from "./types.js"
+ *
+ * @typedef {ReturnType<typeof mountSide>} Side
+ * @typedef {{a: Numbers | null, b: Numbers | null}} Both
  */
 
+import { byData, byId, find, findAll, write } from "./dom.js";
 import { drawRun, lengthOf, slotsOf, valueAt, xOf } from "./duel_picture.js";
 import { countUpTo, startOf } from "./duel_run.js";
 import { differences, headline, modeWords, numbersOf, obstacle, seconds, verdict } from "./duel_numbers.js";
@@ -20,9 +29,9 @@ document.documentElement.dataset.js = "on";
 
 const sides = { a: mountSide("a"), b: mountSide("b") };
 const both = Object.values(sides);
-const moment = /** @type {HTMLInputElement} */ (document.getElementById("moment"));
+const moment = byId("moment", HTMLInputElement);
 let unit = /** @type {"time" | "steps"} */ ("time");
-let palette = null;
+let palette = /** @type {Palette | null} */ (null);
 let asked = false;
 
 const theme = mountTheme(() => {
@@ -32,15 +41,19 @@ const theme = mountTheme(() => {
 
 // -- sides ---------------------------------------------------------------------------------------
 
-/** `turn` tells a newer choice from an older one. */
+/** `turn` tells a newer choice from an older one; there is a choice of engines where there are several. @param {"a" | "b"} id */
 function mountSide(id) {
-  const root = document.getElementById(`side-${id}`);
-  const parts = Object.fromEntries([...root.querySelectorAll("[data-part]")].map((node) => [node.dataset.part, node]));
-  const side = { id, root, parts, canvas: root.querySelector("canvas"), run: null, from: "", turn: 0, size: { width: 0, height: 0 } };
-  const engine = () => parts.engine?.value ?? "";
+  const root = byId(`side-${id}`);
+  const parts = byData(root, "part");
+  const engines = /** @type {HTMLSelectElement | null} */ (root.querySelector('select[data-part="engine"]'));
+  const ghost = find(root, '[data-part="ghost"]', HTMLSelectElement);
+  const file = find(root, '[data-part="file"]', HTMLInputElement);
+  const canvas = find(root, "canvas");
+  const side = { id, parts, engines, ghost, file, canvas, run: /** @type {Run | null} */ (null), from: "", turn: 0, size: { width: 0, height: 0 } };
+  const engine = () => engines?.value ?? "";
   parts.last.addEventListener("click", () => takeLast(side, engine()));
-  parts.file.addEventListener("change", () => parts.file.files[0] && takeFile(side, parts.file.files[0]));
-  parts.simulate.addEventListener("click", () => takeGhost(side, engine(), parts.ghost.value));
+  file.addEventListener("change", () => file.files?.[0] && takeFile(side, file.files[0]));
+  parts.simulate.addEventListener("click", () => takeGhost(side, engine(), ghost.value));
   root.addEventListener("dragover", (event) => {
     event.preventDefault();
     root.classList.add("dropping");
@@ -49,7 +62,8 @@ function mountSide(id) {
   root.addEventListener("drop", (event) => {
     event.preventDefault();
     root.classList.remove("dropping");
-    if (event.dataTransfer.files[0]) takeFile(side, event.dataTransfer.files[0]);
+    const dropped = event.dataTransfer?.files[0];
+    if (dropped) takeFile(side, dropped);
   });
   new ResizeObserver(() => {
     const box = side.canvas.getBoundingClientRect();
@@ -65,8 +79,8 @@ function mountSide(id) {
 
 /**
  * Fill a side; a later choice for it overtakes this one. What is there stays until something else has come.
- * @param {() => Promise<import("./duel_run.js").Run>} get
- * @returns {Promise<import("./duel_run.js").Run | null>} null when it could not be had, or is not wanted any more
+ * @param {Side} side @param {string} from @param {() => Promise<Run>} get
+ * @returns {Promise<Run | null>} null when it could not be had, or is not wanted any more
  */
 async function fill(side, from, get, busy = "Reading…") {
   side.turn += 1;
@@ -90,7 +104,7 @@ async function fill(side, from, get, busy = "Reading…") {
   }
 }
 
-/** An engine's last run, looked at again until it is over. @returns {Promise<import("./duel_run.js").Run | null>} */
+/** An engine's last run, looked at again until it is over. @param {Side} side @param {string} engine @returns {Promise<Run | null>} */
 async function takeLast(side, engine) {
   for (;;) {
     const run = await fill(side, "last run", () => lastRun(engine));
@@ -101,12 +115,13 @@ async function takeLast(side, engine) {
   }
 }
 
+/** @param {Side} side @param {File} file */
 function takeFile(side, file) {
-  side.parts.file.value = "";
+  side.file.value = "";
   return fill(side, file.name, () => fileRun(file));
 }
 
-/** The other side gets the run as it was, this one what another mode would have made of it. */
+/** The other side gets the run as it was, this one what another mode would have made of it. @param {Side} side @param {string} engine @param {string} name */
 async function takeGhost(side, engine, name) {
   side.turn += 1;
   const { turn } = side;
@@ -119,7 +134,7 @@ async function takeGhost(side, engine, name) {
   else await fill(side, "ghost", () => ghostPair(engine, turnedOver(name, run.config)), "Simulating…");
 }
 
-/** A ghost, and the run as it was, foretold at the same pace: a real one had its hiccups, which no ghost has. */
+/** A ghost, and the run as it was, foretold at the same pace: a real one had its hiccups, which no ghost has. @param {string} engine @param {Object<string, any>} settings */
 async function ghostPair(engine, settings) {
   const [ghost, twin] = await Promise.all([ghostRun(engine, settings), ghostRun(engine, {})]);
   if (startOf(twin) !== startOf(ghost)) throw new Unavailable("Another run began meanwhile; simulate again.");
@@ -135,10 +150,22 @@ function show() {
   const fair = { ...numbers, ...foretold(a.run, b.run) };
   for (const side of both) showSide(side, numbers[side.id], differing);
   const why = !a.run || !b.run ? emptyWords() : obstacle(a.run, b.run);
-  write(document.getElementById("verdict"), why ?? verdict(a.run, b.run, fair, differing, fair.a !== numbers.a || fair.b !== numbers.b));
-  write(document.getElementById("how"), a.run && b.run ? howWords(a.run, b.run, numbers, fair) : "");
-  renderTable(document.getElementById("numbers"), twin(numbers, fair, why === null), null);
+  write(byId("verdict"), why ?? verdictWords(numbers, fair, differing));
+  write(byId("how"), a.run && b.run && isBoth(numbers) && isBoth(fair) ? howWords(a.run, b.run, numbers, fair) : "");
+  renderTable(byId("numbers", HTMLTableElement), twin(numbers, fair, why === null), null);
   draw();
+}
+
+/** @param {Both} numbers @param {Both} fair @param {string[]} differing */
+function verdictWords(numbers, fair, differing) {
+  const { a, b } = sides;
+  if (!a.run || !b.run || !isBoth(fair)) return "";
+  return verdict(a.run, b.run, fair, differing, fair.a !== numbers.a || fair.b !== numbers.b);
+}
+
+/** @param {Both} numbers @returns {numbers is {a: Numbers, b: Numbers}} */
+function isBoth(numbers) {
+  return numbers.a !== null && numbers.b !== null;
 }
 
 function emptyWords() {
@@ -146,9 +173,10 @@ function emptyWords() {
   return busy.at(-1) ?? "One side is empty: take a run for it.";
 }
 
+/** @param {Side} side @param {Numbers | null} numbers @param {string[]} differing */
 function showSide({ run, from, parts }, numbers, differing) {
   parts.label.hidden = parts.from.hidden = !run;
-  if (!run) {
+  if (!run || !numbers) {
     for (const name of ["mode", "moment"]) write(parts[name], "");
     for (const name of ["big", "rate", "ttft", "gap", "occupancy"]) write(parts[name], NONE);
     return;
@@ -165,12 +193,9 @@ function showSide({ run, from, parts }, numbers, differing) {
   write(parts.occupancy, percent(numbers.occupancy));
 }
 
-function write(node, text) {
-  if (node.textContent !== text) node.textContent = text;
-}
-
 // -- pictures and the cursor ---------------------------------------------------------------------
 
+/** @returns {Axis} */
 function axisOf() {
   return { unit, span: Math.max(...both.map(({ run }) => lengthOf(run, unit))), slots: Math.max(...both.map(({ run }) => slotsOf(run))) };
 }
@@ -180,16 +205,17 @@ function draw() {
   asked = true;
   requestAnimationFrame(() => {
     asked = false;
-    palette ??= readPalette();
+    const colours = (palette ??= readPalette());
     const axis = axisOf();
-    for (const side of both) drawSide(side, axis);
+    for (const side of both) drawSide(side, axis, colours);
     showMoment();
   });
 }
 
-function drawSide({ canvas, run, size, parts }, axis) {
-  if (!size.width) return;
+/** @param {Side} side @param {Axis} axis @param {Palette} palette */
+function drawSide({ canvas, run, size, parts }, axis, palette) {
   const g = canvas.getContext("2d", { alpha: false });
+  if (!size.width || !g) return;
   const scale = window.devicePixelRatio || 1;
   g.setTransform(scale, 0, 0, scale, 0, 0);
   g.fillStyle = palette.well;
@@ -203,12 +229,14 @@ function drawSide({ canvas, run, size, parts }, axis) {
   canvas.setAttribute("aria-label", `Slots over ${unit}, ${ended}`);
 }
 
+/** @param {Side} side @param {number} clientX */
 function pointTo(side, clientX) {
   const { left } = side.canvas.getBoundingClientRect();
   const axis = axisOf();
   if (axis.span) moveTo((valueAt(clientX - left, side.size.width, axis) / axis.span) * PLACES);
 }
 
+/** @param {number} place */
 function moveTo(place) {
   moment.value = String(place);
   showMoment();
@@ -219,7 +247,7 @@ function showMoment() {
   const axis = axisOf();
   const value = (Number(moment.value) / PLACES) * axis.span;
   const words = unit === "steps" ? `step ${count(Math.floor(value))}` : seconds(value);
-  write(document.getElementById("at"), words);
+  write(byId("at"), words);
   moment.setAttribute("aria-valuetext", [words, ...both.map(({ id, run }) => run && `${id.toUpperCase()}: ${momentWords(run, value)}`)].filter(Boolean).join("; "));
   for (const { run, parts, size } of both) {
     parts.cursor.hidden = !run;
@@ -228,6 +256,7 @@ function showMoment() {
   }
 }
 
+/** @param {Run} run @param {number} value */
 function momentWords(run, value) {
   const at = unit === "steps" ? (run.steps[Math.min(Math.floor(value), run.steps.length) - 1]?.accepted_us ?? startOf(run)) : startOf(run) + value;
   const { running, waiting, finished } = run.moments[countUpTo(run.moments, at, (each) => each.at) - 1] ?? { running: 0, waiting: 0, finished: 0 };
@@ -236,17 +265,18 @@ function momentWords(run, value) {
 
 // -- the page ------------------------------------------------------------------------------------
 
-document.getElementById("theme").addEventListener("click", theme.toggle);
+byId("theme").addEventListener("click", theme.toggle);
 moment.addEventListener("input", showMoment);
-for (const radio of document.querySelectorAll("input[name=unit]")) {
+for (const radio of findAll(document, "input[name=unit]", HTMLInputElement)) {
   radio.addEventListener("change", () => {
-    unit = radio.value;
+    unit = radio.value === "steps" ? "steps" : "time";
     draw();
   });
 }
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
-  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target instanceof Element && event.target.closest("input, select, textarea")) return;
+  const by = event.key === "ArrowLeft" ? -1 : event.key === "ArrowRight" ? 1 : 0;
   if (by) moveTo(Number(moment.value) + by * (event.shiftKey ? PLACES / 20 : PLACES / 200));
   else if (event.key.toLowerCase() === "t") theme.toggle();
   else return;
@@ -254,17 +284,18 @@ document.addEventListener("keydown", (event) => {
 });
 
 const wanted = new URLSearchParams(location.search);
-for (const { parts } of both) if (parts.engine && wanted.has("engine")) parts.engine.value = wanted.get("engine");
-if (wanted.has("ghost")) {
-  sides.b.parts.ghost.value = wanted.get("ghost");
-  takeGhost(sides.b, wanted.get("engine") ?? sides.b.parts.engine?.value ?? "", wanted.get("ghost"));
+const [engine, ghost] = [wanted.get("engine"), wanted.get("ghost")];
+for (const { engines } of both) if (engines && engine !== null) engines.value = engine;
+if (ghost !== null) {
+  sides.b.ghost.value = ghost;
+  takeGhost(sides.b, engine ?? sides.b.engines?.value ?? "", ghost);
 } else {
   fill(sides.a, "demo", () => demoRun("static"));
   fill(sides.b, "demo", () => demoRun("continuous"));
 }
 
 /** For tests and the curious: read only. */
-window.duel = Object.freeze({
+/** @type {any} */ (window).duel = Object.freeze({
   numbers: () => Object.fromEntries(both.map(({ id, run }) => [id, run && numbersOf(run)])),
   ready: () => both.every(({ run, parts }) => run !== null && parts.busy.textContent === ""),
 });

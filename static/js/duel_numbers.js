@@ -1,7 +1,10 @@
 /**
  * What two runs amount to: the numbers of each, as engine/summary.py has them, and what may be said of both. Pure.
  *
+ * @import {Step} from "./types.js"
+ *
  * @typedef {import("./duel_run.js").Run} Run
+ * @typedef {ReturnType<typeof numbersOf>} Numbers
  */
 
 import { count, duration, plural } from "./format.js";
@@ -11,9 +14,9 @@ import { startOf } from "./duel_run.js";
 /** @param {Run} run */
 export function numbersOf(run) {
   const start = startOf(run);
-  const done = run.steps.filter(({ rows }) => rows.length);
-  const makespan = done.length ? done.at(-1).accepted_us - start : null;
-  const sum = (of) => run.steps.reduce((total, step) => total + of(step), 0);
+  const done = run.steps.findLast(({ rows }) => rows.length);
+  const makespan = done ? done.accepted_us - start : null;
+  const sum = (/** @type {(step: Step) => number} */ of) => run.steps.reduce((total, step) => total + of(step), 0);
   const outputTokens = sum(({ rows }) => rows.reduce((total, { out }) => total + out, 0));
   const slotSteps = sum(({ num_slots }) => num_slots);
   return {
@@ -33,15 +36,17 @@ export function numbersOf(run) {
   };
 }
 
-/** The longest time between two deliveries of one request. */
+/** The longest time between two deliveries of one request. @param {Run} run */
 function worstGap(run) {
   const gated = new Set(run.ends.filter(({ timings }) => timings.gated_us > 0).map(({ request }) => request));
+  /** @type {Map<string, number>} */
   const last = new Map();
-  let worst = null;
+  let worst = /** @type {number | null} */ (null);
   for (const step of run.steps) {
     for (const { request, out } of step.rows) {
       if (!out || gated.has(request)) continue;
-      if (last.has(request)) worst = Math.max(worst ?? 0, step.accepted_us - last.get(request));
+      const before = last.get(request);
+      if (before !== undefined) worst = Math.max(worst ?? 0, step.accepted_us - before);
       last.set(request, step.accepted_us);
     }
   }
@@ -50,7 +55,8 @@ function worstGap(run) {
 
 // -- what each is called -------------------------------------------------------------------------
 
-const onOff = (name) => (value) => `${name} ${value ? "on" : "off"}`;
+const onOff = (/** @type {string} */ name) => (/** @type {any} */ value) => `${name} ${value ? "on" : "off"}`;
+/** @type {Object<string, (value: any) => string>} */
 const MODES = {
   batching: (value) => value,
   enable_chunked_prefill: onOff("chunked prefill"),
@@ -72,12 +78,12 @@ export function differences(one, other) {
   return Object.keys(MODES).filter((name) => one.config[name] !== other.config[name]);
 }
 
-/** What distinguishes a run, in a few words: "static", "chunked prefill off, budget 2,048". */
+/** What distinguishes a run, in a few words: "static", "chunked prefill off, budget 2,048". @param {Run} run @param {string[]} differing */
 export function modeWords(run, differing) {
   return differing.map((name) => MODES[name](run.config[name])).join(", ");
 }
 
-/** The number that matters for what was changed: time to the end, unless it was changed for another one's sake. */
+/** The number that matters for what was changed: time to the end, unless it was changed for another one's sake. @param {string[]} differing @returns {"makespan" | "gap" | "ttft"} */
 export function headline(differing) {
   if (differing.includes("batching")) return "makespan";
   if (differing.includes("enable_chunked_prefill")) return "gap";
@@ -92,9 +98,9 @@ const LEEWAY = 0.05;
 /** Below it two times are the same. */
 const EQUAL = 0.01;
 
-/** Why nothing is said of the difference, as a sentence; null when both did the same work. */
+/** Why nothing is said of the difference, as a sentence; null when both did the same work. @param {Run} a @param {Run} b */
 export function obstacle(a, b) {
-  for (const [name, run] of [["A", a], ["B", b]]) {
+  for (const [name, run] of Object.entries({ A: a, B: b })) {
     if (run.cut) return `The recording of ${name} does not reach back to its first arrival, so the two are not compared.`;
     if (run.lost) return `Events of ${name} are missing, so the two are not compared.`;
     if (!run.over) return `${name} still runs: ${count(run.ends.length)} of ${count(run.arrivals.length)} requests have finished.`;
@@ -107,13 +113,13 @@ export function obstacle(a, b) {
   return null;
 }
 
-/** How the arrivals of two runs differ, in words; null when they do not. */
+/** How the arrivals of two runs differ, in words; null when they do not. @param {Run} a @param {Run} b */
 function unlikeArrivals(a, b) {
   if (a.arrivals.length !== b.arrivals.length) return `A had ${plural(a.arrivals.length, "request")}, B ${count(b.arrivals.length)}`;
   const [from, since] = [startOf(a), startOf(b)];
   const leeway = Math.max(LEEWAY_US, LEEWAY * Math.max(numbersOf(a).makespan ?? 0, numbersOf(b).makespan ?? 0));
   // Those that come together come in any order.
-  const sorted = (run) => [...run.arrivals].sort((one, other) => one.prompt - other.prompt || one.most - other.most || one.at - other.at);
+  const sorted = (/** @type {Run} */ run) => [...run.arrivals].sort((one, other) => one.prompt - other.prompt || one.most - other.most || one.at - other.at);
   const others = sorted(b);
   const pairs = sorted(a).map((one, i) => [one, others[i]]);
   if (pairs.some(([one, other]) => one.prompt !== other.prompt || one.most !== other.most)) return "A and B had requests of other lengths";
@@ -123,32 +129,33 @@ function unlikeArrivals(a, b) {
 
 /**
  * "B (continuous) finished the same 24 requests in 0.52 of A’s time: 12.6 s instead of 24.3 s."
- * @param {Run} a @param {Run} b @param {{a: any, b: any}} numbers @param {string[]} differing
+ * @param {Run} a @param {Run} b @param {{a: Numbers, b: Numbers}} numbers @param {string[]} differing
  * @param {boolean} foretold whether the numbers of both are predictions
  */
 export function verdict(a, b, numbers, differing, foretold = false) {
   const words = modeWords(b, differing);
   const name = words ? `B (${words})` : "B";
   const work = a.arrivals.length === 1 ? "the same request" : `the same ${count(a.arrivals.length)} requests`;
-  const ratio = numbers.b.makespan / numbers.a.makespan;
+  const ratio = (numbers.b.makespan ?? 0) / (numbers.a.makespan ?? 0);
   const times = `${seconds(numbers.b.makespan)} instead of ${seconds(numbers.a.makespan)}${foretold ? ", both foretold" : ""}`;
   return `${name} ${endWords(ratio, work, times, foretold)}.${aside(headline(differing), numbers)}`;
 }
 
+/** @param {number} ratio @param {string} work @param {string} times @param {boolean} foretold */
 function endWords(ratio, work, times, foretold) {
   const [finished, took] = foretold ? ["would finish", "would take"] : ["finished", "took"];
   if (Math.abs(ratio - 1) < EQUAL) return `${finished} ${work} in A’s time, to within 1 %`;
   return ratio < 1 ? `${finished} ${work} in ${share(ratio)} of A’s time: ${times}` : `${took} ${share(ratio)} times as long as A for ${work}: ${times}`;
 }
 
-/** A second sentence, where another number than the end is what matters. */
+/** A second sentence, where another number than the end is what matters. @param {"makespan" | "gap" | "ttft"} name @param {{a: Numbers, b: Numbers}} numbers */
 function aside(name, { a, b }) {
   if (name === "makespan" || a[name] === null || b[name] === null) return "";
   const what = name === "gap" ? "Its longest wait for a next token" : "Its median wait for a first token";
   return ` ${what} was ${duration(b[name])}, A’s ${duration(a[name])}.`;
 }
 
-/** Two digits that matter: "0.52", "1.9", "14". */
+/** Two digits that matter: "0.52", "1.9", "14". @param {number} ratio */
 export function share(ratio) {
   return ratio >= 10 ? count(ratio) : ratio.toFixed(ratio < 1.95 ? 2 : 1);
 }
@@ -158,11 +165,11 @@ export function seconds(us) {
   return us === null ? "–" : `${(us / 1e6).toFixed(us < 10_000_000 ? 2 : 1)} s`;
 }
 
-/** "Run in turn …": how two runs that took place came about, from their clocks and machines. */
+/** "Run in turn …": how two runs that took place came about, from their clocks and machines. @param {Run} a @param {Run} b */
 export function howRun(a, b) {
   if (a.hello.epoch === b.hello.epoch && startOf(a) === startOf(b)) return "A and B are one and the same run.";
-  const wall = (run) => [startOf(run), run.steps.at(-1)?.accepted_us ?? 0].map((us) => us + run.hello.clock_unix_us);
-  const place = ({ hello }) => hello.device?.name ?? "a device that it does not name"; // nor does every engine
+  const wall = (/** @type {Run} */ run) => [startOf(run), run.steps.at(-1)?.accepted_us ?? 0].map((us) => us + run.hello.clock_unix_us);
+  const place = (/** @type {Run} */ { hello }) => hello.device?.name ?? "a device that it does not name"; // nor does every engine
   if (place(a) !== place(b)) return `Run on two devices: A on ${place(a)}, B on ${place(b)}. Both are aligned at t = 0.`;
   const [[from, to], [since, until]] = [wall(a), wall(b)];
   const together = from < until && since < to;

@@ -3,7 +3,11 @@
  * slot's height, an answer being written is a bar half as high, an idle slot is hollow, and more so while somebody
  * waits. The line is where all had finished.
  *
+ * @import {Canvas, Palette, Size} from "./types.js"
+ *
  * @typedef {import("./duel_run.js").Run} Run
+ * @typedef {Array<{from: number, to: number}>} Spans from where to where each step reaches
+ * @typedef {ReturnType<typeof linesOf>} Lines
  * @typedef {{unit: "time" | "steps", span: number, slots: number}} Axis `span` in microseconds or steps
  */
 
@@ -34,14 +38,14 @@ export function xOf(value, width, { span }) {
   return LEFT + (span ? value / span : 0) * (width - LEFT - RIGHT);
 }
 
-/** The place on the axis below x, kept within it. */
+/** The place on the axis below x, kept within it. @param {number} x @param {number} width @param {Axis} axis */
 export function valueAt(x, width, { span }) {
   return Math.min(span, Math.max(0, ((x - LEFT) / (width - LEFT - RIGHT)) * span));
 }
 
 /**
- * @param {CanvasRenderingContext2D} g scaled to CSS pixels @param {{width: number, height: number}} size
- * @param {Run} run @param {Axis} axis @param {Object<string, any>} palette @param {string} ended what stands at the line
+ * @param {Canvas} g scaled to CSS pixels @param {Pick<Size, "width" | "height">} size
+ * @param {Run} run @param {Axis} axis @param {Palette} palette @param {string} ended what stands at the line
  */
 export function drawRun(g, size, run, axis, palette, ended) {
   const lines = linesOf(size, axis);
@@ -53,12 +57,13 @@ export function drawRun(g, size, run, axis, palette, ended) {
   drawFinish(g, size, run, spans, lines, palette, ended);
 }
 
+/** @param {Pick<Size, "height">} size @param {Axis} axis */
 function linesOf(size, { slots }) {
   const height = Math.max(2, Math.min(34, Math.floor((size.height - TOP - TICKS) / slots)));
   return { top: TOP, height, bottom: TOP + slots * height, slots };
 }
 
-/** From where to where each step reaches: [x, x, …] by step. */
+/** @param {Run} run @param {Axis} axis @param {number} width @returns {Spans} by step */
 function spansOf(run, axis, width) {
   const start = startOf(run);
   return run.steps.map((step, i) => {
@@ -67,8 +72,9 @@ function spansOf(run, axis, width) {
   });
 }
 
+/** @param {Canvas} g @param {Run} run @param {Spans} spans @param {Lines} lines @param {Palette} palette */
 function drawBusy(g, run, spans, { top, height }, palette) {
-  const apart = spans.length && (spans.at(-1).to - spans[0].from) / spans.length > 5 ? 1 : 0; // else the gaps would be all one sees
+  const apart = spans.length && (endOf(spans) - spans[0].from) / spans.length > 5 ? 1 : 0; // else the gaps would be all one sees
   const prefill = new Path2D();
   const decode = new Path2D();
   run.steps.forEach((step, i) => {
@@ -86,11 +92,11 @@ function drawBusy(g, run, spans, { top, height }, palette) {
   g.fill(prefill);
 }
 
-/** Hollow cells, as long as a slot stays idle; while somebody waits they are stronger. */
+/** Hollow cells, as long as a slot stays idle; while somebody waits they are stronger. @param {Canvas} g @param {Run} run @param {Spans} spans @param {Lines} lines @param {Palette} palette */
 function drawIdle(g, run, spans, { top, height }, palette) {
-  const open = new Map(); // slot -> {from, wanted}
-  const close = (slot, to) => {
-    const { from, wanted } = open.get(slot);
+  /** @type {Map<number, {from: number, wanted: boolean}>} by slot */
+  const open = new Map();
+  const close = (/** @type {number} */ slot, /** @type {{from: number, wanted: boolean}} */ { from, wanted }, /** @type {number} */ to) => {
     open.delete(slot);
     const inset = height >= 8 ? 2 : 0;
     if (to - from >= 2) hollow(g, from + 0.5, top + slot * height + inset, to - from - 1, height - 2 * inset, wanted ? palette.muted : palette.line, wanted && height >= 8 ? 1.5 : 1);
@@ -101,30 +107,42 @@ function drawIdle(g, run, spans, { top, height }, palette) {
     const wanted = step.waiting.length > 0;
     for (let slot = 0; slot < step.num_slots; slot += 1) {
       const idle = open.get(slot);
-      if (idle && (busy.has(slot) || idle.wanted !== wanted)) close(slot, spans[i].from);
+      if (idle && (busy.has(slot) || idle.wanted !== wanted)) close(slot, idle, spans[i].from);
       if (!busy.has(slot) && !open.has(slot)) open.set(slot, { from: spans[i].from, wanted });
     }
   });
-  for (const slot of [...open.keys()]) close(slot, spans.at(-1).to);
+  for (const [slot, idle] of [...open]) close(slot, idle, endOf(spans));
 }
 
-/** A cap where a request finished, a notch where it was preempted. */
+/** @param {Spans} spans */
+function endOf(spans) {
+  return spans.at(-1)?.to ?? 0;
+}
+
+/**
+ * A cap where a request finished, a notch where it was preempted.
+ * @param {Canvas} g @param {Run} run @param {Spans} spans @param {Lines} lines @param {Palette} palette
+ */
 function drawEnds(g, run, spans, { top, height }, palette) {
   const first = run.steps[0]?.step ?? 0;
   for (const lane of run.history.lanes.values()) {
     for (const { slot, to, out } of lane.stays) {
       const span = to === null ? undefined : spans[to - 1 - first];
-      if (!span) continue;
+      if (!span || slot === null) continue;
       const y = top + (slot + 0.5) * height;
       if (out === "preempted") notch(g, span.to, y, height, palette);
-      else if (height >= 6) endCap(g, span.to - 2, y, Math.min(20, height - 4), lane.end?.reason, palette);
+      else if (height >= 6) endCap(g, span.to - 2, y, Math.min(20, height - 4), lane.end?.reason ?? null, palette);
     }
   }
 }
 
+/**
+ * @param {Canvas} g @param {Pick<Size, "width">} size @param {Run} run @param {Spans} spans @param {Lines} lines
+ * @param {Palette} palette @param {string} ended
+ */
 function drawFinish(g, size, run, spans, lines, palette, ended) {
   if (!spans.length || !run.over) return;
-  const { to } = spans.at(-1);
+  const to = endOf(spans);
   g.fillStyle = palette.fg;
   g.fillRect(to, 0, 2, lines.bottom);
   g.font = palette.font.replace(/^[\d.]+px/, "600 14px");
@@ -136,7 +154,7 @@ function drawFinish(g, size, run, spans, lines, palette, ended) {
 
 const NICE = [1, 2, 5];
 
-/** Marks along the bottom: seconds, or steps since the run began. */
+/** Marks along the bottom: seconds, or steps since the run began. @param {Canvas} g @param {number} width @param {Lines} lines @param {Axis} axis @param {Palette} palette */
 function drawTicks(g, width, lines, axis, palette) {
   const unit = axis.unit === "steps" ? 1 : 1_000_000;
   const least = (axis.span / unit / (width - LEFT - RIGHT)) * 76;

@@ -3,9 +3,13 @@
  * finds nobody there, as in engine/workload.py, and holds the steps, the requests and who was where at which moment.
  * Pure: it folds what it is given.
  *
- * @typedef {Object<string, any>} Json
+ * @import {Event, FinishedEvent, Hello, History, Json, KeyEvent, RequestEvent, RequestFacts, State, Step} from "./types.js"
+ *
+ * @typedef {RequestFacts["status"]} Status
+ * @typedef {{at: number, from: Status | null | undefined, to: Status}} Change
+ *
  * @typedef {Object} Run
- * @property {Json} hello
+ * @property {Hello} hello
  * @property {Json} config      settings when it began
  * @property {Set<string>} turned settings that were changed while it ran
  * @property {boolean} cut      it had begun before the recording did
@@ -13,13 +17,15 @@
  * @property {boolean} gated    a hand was on the gate, so its times are no measurements
  * @property {boolean} over     nobody is left
  * @property {Array<{id: string, at: number, prompt: number, most: number}>} arrivals in the order of arrival
- * @property {Json[]} steps     as in the history: with `skipped` and `num_slots`
- * @property {Json[]} ends      `finished` events
+ * @property {Step[]} steps     as in the history
+ * @property {FinishedEvent[]} ends
  * @property {number} cached    prompt tokens found in the prefix cache
  * @property {number} preemptions
- * @property {Json} history
+ * @property {History} history
  * @property {Array<{at: number, running: number, waiting: number, finished: number}>} moments
  * @property {Run} [twin]       of a ghost: the run that took place, foretold at the ghost's pace
+ *
+ * @typedef {Run & {changes: Change[]}} Noted while it is read
  */
 
 import { createHistory, remember } from "./history.js";
@@ -27,41 +33,45 @@ import { fold } from "./state.js";
 
 /** Reads events one by one; `run()` is the last run so far, or null. */
 export function createRunReader() {
-  let hello = /** @type {Json | null} */ (null);
-  let state = /** @type {Json | null} */ (null);
-  let run = /** @type {(Run & {changes: any[]}) | null} */ (null);
+  let hello = /** @type {Hello | null} */ (null);
+  let state = /** @type {State | null} */ (null);
+  let run = /** @type {Noted | null} */ (null);
 
-  function begin(cut) {
+  /** @param {Hello} hello @param {State} state @param {boolean} cut @returns {Noted} */
+  function begin(hello, state, cut) {
     const history = Object.assign(createHistory(), { epoch: hello.epoch, last: state.step });
-    run = { hello, config: { ...state.config }, turned: new Set(), cut, lost: false, gated: false, over: false, arrivals: [], steps: [], ends: [], cached: 0, preemptions: 0, history, moments: [], changes: [] };
+    return { hello, config: { ...state.config }, turned: new Set(), cut, lost: false, gated: false, over: false, arrivals: [], steps: [], ends: [], cached: 0, preemptions: 0, history, moments: [], changes: [] };
   }
 
+  /** @param {Hello} event */
   function meet(event) {
     if (run && !run.over) run.lost = true;
     hello = event;
     state = fold(null, event);
   }
 
-  function join(event) {
-    const known = run?.hello === hello;
-    state = fold(state, event);
-    if (!isIdle(state) && (!known || run.over)) {
-      begin(true);
+  /** @param {Hello} hello @param {KeyEvent} event */
+  function join(hello, event) {
+    const known = run?.hello === hello ? run : null;
+    state = event.state;
+    if (!isIdle(state) && (!known || known.over)) {
+      run = begin(hello, state, true);
       remember(run.history, event, state);
-    } else if (known) run.over = isIdle(state);
+    } else if (known) known.over = isIdle(state);
   }
 
   return {
-    /** @param {Json} event */
+    /** @param {Event} event */
     take(event) {
       if (event.kind === "hello") meet(event);
-      else if (event.kind === "key" && hello) join(event);
+      else if (event.kind === "key" && hello) join(hello, event);
       else if (event.kind === "gap" || event.kind === "bye") {
         if (run && !run.over) run.lost = true;
-      } else if (state) {
-        if (event.event === "arrived" && isIdle(state)) begin(false);
-        const was = state.requests[event.request]?.status;
-        state = fold(state, event);
+      } else if (state && hello) {
+        const about = event.kind === "request" ? event : null;
+        if (about?.event === "arrived" && isIdle(state)) run = begin(hello, state, false);
+        const was = about ? state.requests[about.request]?.status : undefined;
+        state = fold(state, event) ?? state;
         if (run?.hello === hello) note(run, event, state, was);
       }
     },
@@ -73,14 +83,16 @@ export function createRunReader() {
   };
 }
 
+/** @param {Pick<State, "queues">} state */
 function isIdle({ queues }) {
   return queues.running.length + queues.waiting.length === 0;
 }
 
+/** @param {Noted} run @param {Event} event @param {State} state @param {Status | undefined} was */
 function note(run, event, state, was) {
   remember(run.history, event, state);
   if (event.kind === "step") {
-    run.steps.push(run.history.steps.get(run.history.last));
+    run.steps.push(/** @type {Step} */ (run.history.steps.get(run.history.last)));
     run.gated ||= event.gated;
   } else if (event.kind === "config") {
     for (const name of Object.keys(event.changed)) run.turned.add(name);
@@ -88,8 +100,9 @@ function note(run, event, state, was) {
   run.over = isIdle(state);
 }
 
+/** @param {Noted} run @param {RequestEvent} event @param {Status | undefined} was */
 function noteRequest(run, event, was) {
-  const change = (at, from, to) => run.changes.push({ at, from, to });
+  const change = (/** @type {number} */ at, /** @type {Change["from"]} */ from, /** @type {Status} */ to) => run.changes.push({ at, from, to });
   switch (event.event) {
     case "arrived":
       run.arrivals.push({ id: event.request, at: event.arrival_us, prompt: event.num_prompt_tokens, most: event.max_tokens });
@@ -113,7 +126,7 @@ function noteRequest(run, event, was) {
   }
 }
 
-/** Who was where, after each change. Requests come while a step runs, and are told of after it: so by time. */
+/** Who was where, after each change. Requests come while a step runs, and are told of after it: so by time. @param {Change[]} changes */
 function moments(changes) {
   const counts = { running: 0, waiting: 0, finished: 0 };
   return [...changes]
@@ -131,7 +144,7 @@ export function startOf(run) {
   return run.arrivals.reduce((first, { at }) => Math.min(first, at), Infinity);
 }
 
-/** The place of a value in an ascending list: how many `of` are at most `value`. */
+/** The place of a value in an ascending list: how many `of` are at most `value`. @template T @param {T[]} list @param {number} value @param {(item: T) => number} of */
 export function countUpTo(list, value, of) {
   let low = 0;
   let high = list.length;

@@ -47,10 +47,12 @@ export function turnedOver(name, config) {
   return { [name]: !config[name] };
 }
 
+/** @param {string} engine */
 function query(engine) {
   return engine ? `?engine=${encodeURIComponent(engine)}` : "";
 }
 
+/** @param {string} url @param {RequestInit} [options] */
 async function answer(url, options) {
   const response = await fetch(url, options).catch(() => null);
   if (response === null) throw new Unavailable("The server cannot be reached.");
@@ -59,10 +61,12 @@ async function answer(url, options) {
   throw new Unavailable(body?.error?.message ?? `The server answered ${response.status}.`);
 }
 
+/** @param {Response} response @param {string} none what to say when there is no run in it */
 function readResponse(response, none) {
-  return readRun(response.body, true, none);
+  return readRun(response.body ?? new Blob().stream(), true, none);
 }
 
+/** @param {ReadableStream<Uint8Array<ArrayBuffer>>} bytes @param {boolean} packed @param {string} none */
 async function readRun(bytes, packed, none) {
   const reader = createRunReader();
   try {

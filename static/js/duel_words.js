@@ -1,7 +1,10 @@
 /**
  * What the page writes of two runs beside the verdict: each side's figure, the table, and how both came about. Pure.
  *
- * @typedef {import("./duel_run.js").Run} Run
+ * @import {Run} from "./duel_run.js"
+ * @import {Numbers} from "./duel_numbers.js"
+ *
+ * @typedef {{a: Numbers | null, b: Numbers | null}} Both
  */
 
 import { startOf } from "./duel_run.js";
@@ -9,12 +12,14 @@ import { howRun, numbersOf, seconds, share } from "./duel_numbers.js";
 import { count, duration, milliseconds, NONE, percent, rate } from "./format.js";
 
 /** What may stand large on a side. */
+/** @type {Record<"makespan" | "gap" | "ttft", {words: string, show: (n: Numbers) => string}>} */
 export const FIGURES = {
   makespan: { words: "until all had finished", show: (n) => seconds(n.makespan) },
   gap: { words: "longest wait for a next token", show: (n) => duration(n.gap) },
   ttft: { words: "median wait for a first token", show: (n) => duration(n.ttft) },
 };
 
+/** @type {Array<[string, (n: Numbers) => string, (keyof Numbers)?]>} */
 const ROWS = [
   ["requests finished", (n) => `${count(n.finished)} of ${count(n.requests)}`],
   ["time until all had finished, s", (n) => (n.makespan === null ? NONE : (n.makespan / 1e6).toFixed(2)), "makespan"],
@@ -30,41 +35,50 @@ const ROWS = [
   ["preemptions", (n) => count(n.preemptions)],
 ];
 
-/** @param {{a: any, b: any}} numbers @param {{a: any, b: any}} fair what is compared @param {boolean} comparable */
+/** @param {Both} numbers @param {Both} fair what is compared @param {boolean} comparable @returns {import("./table.js").Twin} */
 export function twin(numbers, fair, comparable) {
-  const cell = (each, of) => (each ? of(each) : NONE);
-  const columns = [["A", numbers.a], ["A foretold", fair.a], ["B", numbers.b], ["B foretold", fair.b]].filter(([name, each]) => name.length === 1 || ![numbers.a, numbers.b].includes(each));
-  const ratio = (name) => (comparable && name && fair.a[name] && fair.b[name] !== null ? share(fair.b[name] / fair.a[name]) : NONE);
+  const cell = (/** @type {Numbers | null} */ each, /** @type {(n: Numbers) => string} */ of) => (each ? of(each) : NONE);
+  /** @type {Array<[string, Numbers | null]>} */
+  const every = [["A", numbers.a], ["A foretold", fair.a], ["B", numbers.b], ["B foretold", fair.b]];
+  const columns = every.filter(([name, each]) => name.length === 1 || ![numbers.a, numbers.b].includes(each));
+  const ratio = (/** @type {keyof Numbers | undefined} */ name) => {
+    const [a, b] = name ? [fair.a?.[name], fair.b?.[name] ?? null] : [null, null];
+    return comparable && a && b !== null ? share(b / a) : NONE;
+  };
   return {
     columns: ["", ...columns.map(([name]) => name), columns.length > 2 ? "B in parts of A, like with like" : "B in parts of A"],
     rows: ROWS.map(([words, of, name]) => ({ cells: [words, ...columns.map(([, each]) => cell(each, of)), ratio(name)] })),
   };
 }
 
-/** The numbers of a run that took place, as they are foretold beside its ghost. @returns {{a?: any, b?: any}} */
+/**
+ * The numbers of a run that took place, as they are foretold beside its ghost.
+ * @param {Run | null} a @param {Run | null} b @returns {Partial<Both>}
+ */
 export function foretold(a, b) {
   if (b?.twin && isGhostOf(b, a)) return { a: numbersOf(b.twin) };
   return a?.twin && isGhostOf(a, b) ? { b: numbersOf(a.twin) } : {};
 }
 
-/** How both came about, and what in it is not the mode's doing. @param {Run} a @param {Run} b */
+/** How both came about, and what in it is not the mode's doing. @param {Run} a @param {Run} b @param {{a: Numbers, b: Numbers}} numbers @param {{a: Numbers, b: Numbers}} fair */
 export function howWords(a, b, numbers, fair) {
   const virtual = [a, b].filter(isVirtual).length;
   if (virtual === 2) return "Both are simulated, in virtual time: the scheduler decides as it would, each step takes what a cost model says. Aligned at t = 0.";
   if (virtual === 0) return `${howRun(a, b)} Measured once each: small differences may be the machine’s doing.${luckWords(numbers)}`;
   const [ghost, real] = isVirtual(a) ? ["A", "B"] : ["B", "A"];
   if (!isGhostOf(a, b) && !isGhostOf(b, a)) return `${ghost} is simulated, in virtual time; ${real} took place. Aligned at t = 0.`;
-  const [then, was] = [fair, numbers].map((each) => each[real.toLowerCase()]);
+  const [then, was] = [fair, numbers].map((each) => (real === "A" ? each.a : each.b));
   const alike = then === was ? "" : ` To compare like with like, ${real} is foretold too: ${seconds(then.makespan)}, where it took ${seconds(was.makespan)}.`;
   return `${ghost} is a ghost: ${real}’s arrivals, replayed in virtual time. Its schedule is exact; the length of its steps is foretold from the engine’s own.${alike} Aligned at t = 0.`;
 }
 
+/** @param {{a: Numbers, b: Numbers}} numbers */
 function luckWords({ a, b }) {
   const more = b.cached - a.cached;
   return more ? ` ${more > 0 ? "B" : "A"} found ${count(Math.abs(more))} more prompt tokens in the prefix cache.` : "";
 }
 
-/** Whether nothing ran: a scripted engine is simulated too, but takes its time. */
+/** Whether nothing ran: a scripted engine is simulated too, but takes its time. @param {Run} run */
 function isVirtual({ hello }) {
   return hello.epoch.endsWith("-simulated");
 }

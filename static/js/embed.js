@@ -4,10 +4,12 @@
  * frame it (app/embed.py), so nothing in it may move the engine, by a click or by a key.
  */
 
+import { byId } from "./dom.js";
+
 /** @returns {boolean} whether this is such a view */
 export function mountEmbed() {
   const names = document.body.dataset.only?.split(" ");
   if (!names) return false;
-  for (const name of names) document.getElementById(`panel-${name}`).classList.add("only");
+  for (const name of names) byId(`panel-${name}`).classList.add("only");
   return true;
 }

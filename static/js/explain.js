@@ -2,7 +2,7 @@
  * Explain this step: one sentence per step, made from its event and the notes around it; and why a breakpoint closed
  * the gate. Only what the engine said is used; what this page did not hear is left out, never guessed.
  *
- * @typedef {import("./notes.js").Notes} Notes
+ * @import {Hit, Notes, PreemptedEvent, StepFacts} from "./types.js"
  */
 
 import { count, duration, endedWords, finishWords, plural, requestName, waitWords } from "./format.js";
@@ -11,7 +11,7 @@ import { noNotes } from "./notes.js";
 /** Requests named one by one; more are counted. */
 const NAMED = 4;
 
-/** "Step 41: R7 was preempted, it held 6 blocks, R3 needed 1 and none was free; … . 19 of 256 tokens in 20 ms." */
+/** "Step 41: R7 was preempted, it held 6 blocks, R3 needed 1 and none was free; … . 19 of 256 tokens in 20 ms." @param {StepFacts} step */
 export function explainStep(step, notes = noNotes()) {
   const clauses = [
     ...notes.preempted.map(preemptedWords),
@@ -34,11 +34,12 @@ function names(ids) {
   return all.length < 2 ? all.join("") : `${all.slice(0, -1).join(", ")} and ${all.at(-1)}`;
 }
 
+/** @param {string[]} ids */
 function were(ids) {
   return ids.length === 1 ? "was" : "were";
 }
 
-/** "R7 was preempted, it held 6 blocks, R3 needed 1 and none was free" */
+/** "R7 was preempted, it held 6 blocks, R3 needed 1 and none was free" @param {PreemptedEvent} event */
 export function preemptedWords(event) {
   const held = `${requestName(event.request)} was preempted, it held ${plural(event.num_held_blocks, "block")}`;
   if (event.needed <= event.free) return `${held}, the more urgent ${requestName(event.by)} took its place`;
@@ -47,6 +48,7 @@ export function preemptedWords(event) {
   return `${held}, ${who} needed ${count(event.needed)} and ${free}`;
 }
 
+/** @param {Notes} notes */
 function joinedWords({ admitted, resumed }) {
   const words = [];
   if (admitted.length) {
@@ -60,6 +62,7 @@ function joinedWords({ admitted, resumed }) {
   return words;
 }
 
+/** @param {StepFacts} step @param {Notes} notes */
 function prefillWords(step, { first_token: first }) {
   const rows = step.rows.filter((row) => row.phase === "prefill");
   const words = [];
@@ -71,21 +74,24 @@ function prefillWords(step, { first_token: first }) {
   return words;
 }
 
+/** @param {StepFacts} step */
 function decodeWords({ rows }) {
   const writing = rows.filter((row) => row.phase === "decode");
   if (!writing.length) return [];
-  const sum = (name) => writing.reduce((total, row) => total + row[name], 0);
+  const sum = (/** @type {"out" | "drafted" | "accepted"} */ name) => writing.reduce((total, row) => total + row[name], 0);
   const [out, drafted, accepted] = [sum("out"), sum("drafted"), sum("accepted")];
   const each = writing.length > 1 && out === writing.length;
   const wrote = `${names(writing.map((row) => row.request))} wrote ${each ? "one token each" : plural(out, "token")}`;
   return [drafted ? `${wrote}, ${count(accepted)} of ${plural(drafted, "guess", "guesses")} right` : wrote];
 }
 
+/** @param {StepFacts} step */
 function evictedWords({ evicted }) {
   if (!evicted.length) return [];
   return [`${plural(evicted.length, "cached block")} ${evicted.length === 1 ? "was" : "were"} evicted and handed out anew`];
 }
 
+/** @param {Notes} notes */
 function finishedWords({ finished }) {
   if (!finished.length) return [];
   const reasons = new Set(finished.map((event) => finishWords(event.reason, event.detail)));
@@ -93,7 +99,7 @@ function finishedWords({ finished }) {
   return [`${names(finished.map((event) => event.request))} finished${why}`];
 }
 
-/** What ended the step's scheduling, and whom that keeps waiting. */
+/** What ended the step's scheduling, and whom that keeps waiting. @param {StepFacts} step */
 function endWords({ ended_by: code, waiting }) {
   const [head] = waiting;
   if (code === "after_preemption") return "having preempted, it admitted nobody";
@@ -103,6 +109,7 @@ function endWords({ ended_by: code, waiting }) {
 
 // -- breakpoints ---------------------------------------------------------------------------------
 
+/** @type {Object<string, string>} */
 const BREAK_WORDS = {
   preempt: "a request was preempted",
   refused: "a request was short of blocks",
@@ -112,7 +119,7 @@ const BREAK_WORDS = {
   first_token: "a request wrote its first token",
 };
 
-/** What a breakpoint waits for, in words; its text is the engine's: "preempt", "slow_step:20", "if:waiting > 2". */
+/** What a breakpoint waits for, in words; its text is the engine's: "preempt", "slow_step:20", "if:waiting > 2". @param {string} text */
 export function breakWords(text) {
   const [name, ...rest] = text.split(":");
   const argument = rest.join(":");
@@ -122,13 +129,13 @@ export function breakWords(text) {
   return BREAK_WORDS[text] ?? text;
 }
 
-/** What closed the gate: "Stopped after step 41: a request was preempted (R7)." @param {{on: string, step: number, request: string | null}} hit */
+/** What closed the gate: "Stopped after step 41: a request was preempted (R7)." @param {Hit} hit */
 export function hitWords(hit) {
   const about = hit.request && !hit.on.startsWith("request:") ? ` (${requestName(hit.request)})` : "";
   return `Stopped after step ${count(hit.step)}: ${breakWords(hit.on)}${about}.`;
 }
 
-/** The numbers that a condition names, as they were: "free_blocks is 3, waiting is 4". */
+/** The numbers that a condition names, as they were: "free_blocks is 3, waiting is 4". @param {Hit} hit @param {StepFacts | undefined} step */
 export function conditionWords(hit, step, notes = noNotes()) {
   if (!hit.on.startsWith("if:") || !step) return null;
   const numbers = conditionNumbers(step, notes);
@@ -136,7 +143,7 @@ export function conditionWords(hit, step, notes = noNotes()) {
   return named.length ? `${named.map((name) => `${name} is ${numbers[name]}`).join(", ")}.` : null;
 }
 
-/** What a condition may name, as in engine/condition.py. */
+/** What a condition may name, as in engine/condition.py. @param {StepFacts} step @returns {Object<string, number>} */
 export function conditionNumbers(step, notes = noNotes()) {
   return {
     step: step.step,

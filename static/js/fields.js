@@ -3,6 +3,7 @@
  * own limits: `min`, `max`, and step="any" where fractions are allowed.
  */
 
+import { findAll } from "./dom.js";
 import { count } from "./format.js";
 
 /**
@@ -10,9 +11,10 @@ import { count } from "./format.js";
  * @returns {{values: Object<string, number>, wrong: string | null}} `wrong` names the field, its value and its limits
  */
 export function readNumbers(form) {
+  /** @type {Object<string, number>} */
   const values = {};
   let wrong = null;
-  for (const field of form.querySelectorAll('input[type="number"]')) {
+  for (const field of findAll(form, 'input[type="number"]', HTMLInputElement)) {
     const problem = problemOf(field);
     field.setAttribute("aria-invalid", String(problem !== null));
     wrong ??= problem;
@@ -21,6 +23,7 @@ export function readNumbers(form) {
   return { values, wrong };
 }
 
+/** @param {HTMLInputElement} field */
 function problemOf(field) {
   const { min, max, step, value, valueAsNumber: number } = field;
   const whole = step !== "any";
@@ -29,6 +32,7 @@ function problemOf(field) {
   return `${field.dataset.words} ${is}; it must be a ${whole ? "whole number" : "number"} from ${limit(min)} to ${limit(max)}.`;
 }
 
+/** @param {string} text */
 function limit(text) {
   return Number(text) % 1 === 0 ? count(Number(text)) : text;
 }
@@ -46,12 +50,12 @@ export function showWrong(node, words) {
 export function mountPicker(select, { names, pick }) {
   if (select.selectedIndex < 0) select.value = ""; // what stood there before a reload is offered no more
   select.addEventListener("change", () => select.value !== "" && pick(select.value));
-  select.form.addEventListener("input", ({ target }) => {
-    if (names.includes(target.name)) select.value = "";
+  select.form?.addEventListener("input", ({ target }) => {
+    if (target instanceof Element && names.includes(target.getAttribute("name") ?? "")) select.value = "";
   });
 }
 
-/** Keep a select's options after the first `kept` in step with what there is. @param {Array<{value: string, text: string}>} options */
+/** Keep a select's options after the first `kept` in step with what there is. @param {HTMLSelectElement} select @param {Array<{value: string, text: string}>} options */
 export function fillOptions(select, options, kept = 1) {
   const known = [...select.options].slice(kept);
   if (known.length === options.length && known.every((option, i) => option.value === options[i].value && option.text === options[i].text)) return;
@@ -61,8 +65,13 @@ export function fillOptions(select, options, kept = 1) {
   select.value = [...select.options].some((option) => option.value === value) ? value : "";
 }
 
+/** @param {HTMLFormElement} form @param {string} name */
+function fieldOf(form, name) {
+  return /** @type {HTMLInputElement | HTMLSelectElement} */ (form.elements.namedItem(name));
+}
+
 /** Write numbers into a form, by name, and tell it. @param {HTMLFormElement} form @param {Object<string, number | string>} values */
 export function fillNumbers(form, values) {
-  for (const [name, value] of Object.entries(values)) form.elements[name].value = String(value);
+  for (const [name, value] of Object.entries(values)) fieldOf(form, name).value = String(value);
   form.dispatchEvent(new Event("change"));
 }

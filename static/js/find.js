@@ -1,4 +1,8 @@
-/** Find: from what somebody types ("R7", "step 120", "block 33") to something to choose. */
+/**
+ * Find: from what somebody types ("R7", "step 120", "block 33") to something to choose.
+ *
+ * @import {Choice, View} from "./types.js"
+ */
 
 import { count, requestName } from "./format.js";
 import { oldestColumn, stepNumber } from "./history.js";
@@ -17,12 +21,12 @@ export function readFind(text) {
 }
 
 /**
- * @param {string} text @param {any} view what panels draw
- * @returns {{choice: import("./selection.js").Choice} | {why: string}}
+ * @param {string} text @param {View} view
+ * @returns {{choice?: Choice, why?: string}} `why` there is none
  */
 export function findIn(text, { engine, history, state }) {
   const found = readFind(text);
-  if (!engine?.state) return { why: "There is nothing to find yet: no engine has said anything." };
+  if (!engine?.state || !history) return { why: "There is nothing to find yet: no engine has said anything." };
   if (found?.kind === "block") {
     const { total } = engine.state.blocks;
     return found.id < total ? { choice: found } : { why: `There is no block ${found.id}; they are numbered 0 to ${total - 1}.` };

@@ -1,12 +1,18 @@
 /**
  * Flags: marks that somebody set, as poles on the step axis with their words at the top. The newest keep their words
  * when they stand too close; the table twin has all of them whole.
+ *
+ * @import {Canvas, KnownView, Palette, Plot} from "./types.js"
  */
 
 const LEAST = 28; // room for words below which a flag is a pennant alone
 
-/** @param {CanvasRenderingContext2D} g @param {{words?: boolean}} options */
-export function drawFlags(g, plot, top, bottom, { axis, history, palette }, { words = true } = {}) {
+/**
+ * @param {Canvas} g @param {Plot} plot @param {number} top @param {number} bottom @param {KnownView} view
+ * @param {{words?: boolean}} options
+ */
+export function drawFlags(g, plot, top, bottom, view, { words = true } = {}) {
+  const { axis, history, palette } = view;
   const { from, to } = axis.span(plot);
   let limit = plot.right; // what stands right of it is taken
   for (const { at, text } of history.marks.toReversed()) {
@@ -18,6 +24,7 @@ export function drawFlags(g, plot, top, bottom, { axis, history, palette }, { wo
   }
 }
 
+/** @param {Canvas} g @param {number} x @param {number} top @param {number} bottom @param {Palette} palette */
 function drawPole(g, x, top, bottom, palette) {
   g.fillStyle = palette.fg;
   g.fillRect(Math.round(x) - 1, top, 2, bottom - top);
@@ -28,7 +35,11 @@ function drawPole(g, x, top, bottom, palette) {
   g.fill();
 }
 
-/** Right of the pole where they fit, else left of it. @returns {number} where what is taken now begins */
+/**
+ * Right of the pole where they fit, else left of it.
+ * @param {Canvas} g @param {string} text @param {number} x @param {number} top @param {number} limit @param {number} left @param {Palette} palette
+ * @returns {number} where what is taken now begins
+ */
 function writeWords(g, text, x, top, limit, left, palette) {
   const wanted = g.measureText(text).width;
   const [after, before] = [limit - x - 16, x - left - 10];
@@ -46,7 +57,7 @@ function writeWords(g, text, x, top, limit, left, palette) {
   return right ? x - 4 : start - 6;
 }
 
-/** The text, or its beginning and "…". */
+/** The text, or its beginning and "…". @param {Canvas} g @param {string} text @param {number} room */
 function fit(g, text, room) {
   if (g.measureText(text).width <= room) return text;
   const chars = [...text];

@@ -1,6 +1,10 @@
 /**
  * Numbers and reasons as words. One spelling of each, used by panels, table twins and canvases alike.
  * Undefined is null and prints as an en dash, never as 0.
+ *
+ * @import {WaitReason} from "./types.js"
+ *
+ * @typedef {number | null | undefined} Maybe
  */
 
 export const NONE = "–";
@@ -21,7 +25,7 @@ export function duration(us) {
   return `${(ms / 1000).toFixed(1)} s`;
 }
 
-/** The same without its unit, in milliseconds: for tables and big figures. */
+/** The same without its unit, in milliseconds: for tables and big figures. @param {Maybe} us */
 export function milliseconds(us) {
   if (us === null || us === undefined) return NONE;
   const ms = us / 1000;
@@ -34,14 +38,14 @@ export function rate(value) {
   return value > 0 && value < 10 ? value.toFixed(1) : whole.format(value);
 }
 
-/** A share of one as per cent. */
+/** A share of one as per cent. @param {Maybe} share */
 export function percent(share) {
   if (share === null || share === undefined || !Number.isFinite(share)) return NONE;
   const value = share * 100;
   return `${value > 0 && value < 10 ? value.toFixed(1) : whole.format(value)} %`;
 }
 
-/** Bytes in KiB, MiB or GiB, whichever reads best. */
+/** Bytes in KiB, MiB or GiB, whichever reads best. @param {Maybe} bytes */
 export function bytesText(bytes) {
   if (bytes === null || bytes === undefined) return NONE;
   const [size, unit] = bytes < 2 ** 20 ? [2 ** 10, "KiB"] : bytes < 2 ** 30 ? [2 ** 20, "MiB"] : [2 ** 30, "GiB"];
@@ -49,34 +53,38 @@ export function bytesText(bytes) {
   return `${value > 0 && value < 10 ? value.toFixed(1) : whole.format(value)} ${unit}`;
 }
 
-/** "7,946.9" above 100, "0.97" below. */
+/** "7,946.9" above 100, "0.97" below. @param {number} value */
 export function perByte(value) {
   if (value >= 1e5) return count(value);
   const digits = value >= 100 ? 1 : value >= 0.01 ? 2 : 4;
   return new Intl.NumberFormat("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits }).format(value);
 }
 
-/** "15.2 G", for a unit to follow. */
+/** @type {Array<[number, string]>} */
+const PREFIXES = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
+
+/** "15.2 G", for a unit to follow. @param {number} value */
 export function quantity(value) {
-  const [factor, prefix] = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]].find(([size]) => value >= size) ?? [1, ""];
+  const [factor, prefix] = PREFIXES.find(([size]) => value >= size) ?? [1, ""];
   return `${Number((value / factor).toPrecision(3))} ${prefix}`;
 }
 
-/** "0.1", "100", "10 k", "1 M". */
+/** "0.1", "100", "10 k", "1 M". @param {number} power */
 export function decadeWords(power) {
   return power < 0 ? String(10 ** power) : quantity(10 ** power).trim();
 }
 
-/** "1 block", "4 blocks". */
+/** "1 block", "4 blocks". @param {Maybe} n @param {string} word @param {string} words */
 export function plural(n, word, words = `${word}s`) {
   return `${count(n)} ${n === 1 ? word : words}`;
 }
 
-/** How a request is called on the page: its id when that is short, else its end. */
+/** How a request is called on the page: its id when that is short, else its end. @param {string} id */
 export function requestName(id) {
   return id.length <= 8 ? id : `…${id.slice(-6)}`;
 }
 
+/** @type {Object<string, string>} */
 const FINISH_WORDS = {
   stop: "stop",
   length: "length",
@@ -84,6 +92,7 @@ const FINISH_WORDS = {
   error: "error",
 };
 
+/** @type {Object<string, string>} */
 const DETAIL_WORDS = {
   stop_string: "stop string",
   stop_token: "stop token",
@@ -94,14 +103,14 @@ const DETAIL_WORDS = {
 const PLAIN_DETAILS = new Set(["eos", "max_tokens"]);
 const WHOLE_DETAILS = new Set(["stop_string", "stop_token"]);
 
-/** "stop", "stop string", "length · outgrew the KV pool". */
+/** "stop", "stop string", "length · outgrew the KV pool". @param {string | null} reason @param {string | null} detail */
 export function finishWords(reason, detail) {
-  if (WHOLE_DETAILS.has(detail)) return DETAIL_WORDS[detail];
-  const word = FINISH_WORDS[reason] ?? reason ?? NONE;
+  if (detail && WHOLE_DETAILS.has(detail)) return DETAIL_WORDS[detail];
+  const word = FINISH_WORDS[reason ?? ""] ?? reason ?? NONE;
   return detail && !PLAIN_DETAILS.has(detail) ? `${word} · ${DETAIL_WORDS[detail] ?? detail}` : word;
 }
 
-/** Why a request waits, from the scheduler's own reason. @param {Object<string, any> | null} reason */
+/** Why a request waits, from the scheduler's own reason. @param {WaitReason | null} reason */
 export function waitWords(reason) {
   if (!reason) return "arrived since the last step";
   const by = reason.by ? requestName(reason.by) : "another request";
@@ -127,10 +136,12 @@ export function waitWords(reason) {
   }
 }
 
+/** @param {WaitReason} reason */
 function watermark(reason) {
   return reason.limit ? ` (${count(reason.limit)} kept back)` : "";
 }
 
+/** @type {Object<string, string>} */
 const ENDED_WORDS = {
   all_scheduled: "everybody was scheduled",
   budget_spent: "the token budget was spent",
@@ -141,11 +152,12 @@ const ENDED_WORDS = {
   group_running: "the group before has to finish first",
 };
 
-/** What ended a step's scheduling. */
+/** What ended a step's scheduling. @param {string} code */
 export function endedWords(code) {
   return ENDED_WORDS[code] ?? code;
 }
 
+/** @type {Object<string, string>} */
 const STATUS_WORDS = {
   starting: "starting",
   loading: "loading",
@@ -155,6 +167,7 @@ const STATUS_WORDS = {
   gone: "gone",
 };
 
+/** @param {string | null} status */
 export function statusWords(status) {
-  return STATUS_WORDS[status] ?? status ?? "unknown";
+  return STATUS_WORDS[status ?? ""] ?? status ?? "unknown";
 }

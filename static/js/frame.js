@@ -5,9 +5,11 @@
  * A panel is {mount?(root, page), draw(g, size, view), hit?(x, y, view, size), hint?(hit, view), empty(view),
  * summary(view), twin(view)}: `g` is scaled to CSS pixels, or to larger ones in presenter mode (`size.zoom` CSS pixels
  * each); `hit` returns {choice, …}, {act, …} or null; `empty` returns why there is nothing, or null.
+ *
+ * @import {CanvasPanel, KnownView, Page, Size, View} from "./types.js"
  */
 
-import { show, write } from "./dom.js";
+import { byId, find, show, write } from "./dom.js";
 import { canvasZoom } from "./presenter.js";
 import { renderTable } from "./table.js";
 
@@ -17,16 +19,17 @@ const DRAG_PX = 4;
 
 /**
  * @param {string} id of the section, for example "slots"
- * @param {Object<string, any>} panel
- * @param {{loop: any, selection: any, axis: any, view: () => any, tip: any, onPan: () => void}} page
+ * @param {CanvasPanel} panel
+ * @param {Page} page
  * @param {{timed?: boolean | (() => boolean)}} options `timed`: the panel shares the time axis; or whether it does now
  */
 export function mountPanel(id, panel, page, { timed = false } = {}) {
-  const root = document.getElementById(`panel-${id}`);
-  const canvas = root.querySelector("canvas");
-  const twin = root.querySelector("details.twin");
-  const empty = root.querySelector(".empty");
-  const g = canvas.getContext("2d", { alpha: false });
+  const root = byId(`panel-${id}`);
+  const canvas = find(root, "canvas");
+  const twin = find(root, "details.twin", HTMLDetailsElement);
+  const table = find(twin, "table");
+  const empty = find(root, ".empty");
+  const g = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { alpha: false }));
   const size = { width: 0, height: 0, scale: 1, zoom: 1 };
   let summarised = -Infinity;
   let font = "";
@@ -34,7 +37,9 @@ export function mountPanel(id, panel, page, { timed = false } = {}) {
   const mounted = {
     id,
     visible: true,
-    draw(view) {
+    /** @param {View} now */
+    draw(now) {
+      const view = /** @type {KnownView} */ (now);
       if (!size.width || !size.height || !view.palette) return;
       say(empty, panel.empty(view));
       g.setTransform(size.scale, 0, 0, size.scale, 0, 0);
@@ -44,13 +49,14 @@ export function mountPanel(id, panel, page, { timed = false } = {}) {
       g.textBaseline = "middle";
       panel.draw(g, size, view);
     },
-    refresh(view) {
-      if (!view.state) return;
+    /** @param {View} now */
+    refresh(now) {
+      if (!now.state) return;
+      const view = /** @type {KnownView} */ (now);
       panel.detail?.(root, view);
-      if (twin.open) renderTable(twin.querySelector("table"), panel.twin(view), page.selection);
-      const now = performance.now();
-      if (now - summarised < SUMMARY_MS) return;
-      summarised = now;
+      if (twin.open) renderTable(table, panel.twin(view), page.selection);
+      if (performance.now() - summarised < SUMMARY_MS) return;
+      summarised = performance.now();
       canvas.setAttribute("aria-label", panel.summary(view));
     },
   };
@@ -61,23 +67,24 @@ export function mountPanel(id, panel, page, { timed = false } = {}) {
     font = ""; // a canvas of another size begins anew
     page.loop.invalidate();
   });
-  const watch = (entries) => {
-    mounted.visible = entries.at(-1).isIntersecting;
+  const watch = (/** @type {IntersectionObserverEntry[]} */ entries) => {
+    mounted.visible = entries.at(-1)?.isIntersecting ?? true;
     page.loop.invalidate();
   };
   new IntersectionObserver(watch, { rootMargin: "200px" }).observe(canvas);
   twin.addEventListener("toggle", () => page.loop.invalidateNow());
-  watchPointer(canvas, panel, page, size, timed === true ? () => true : timed);
+  watchPointer(canvas, panel, page, size, timed === true ? () => true : timed || null);
   page.loop.add(mounted);
   return mounted;
 }
 
-/** Why there is nothing to see. */
+/** Why there is nothing to see. @param {HTMLElement} node @param {string | null} reason */
 function say(node, reason) {
   write(node, reason ?? "");
   show(node, reason !== null);
 }
 
+/** @param {HTMLCanvasElement} canvas @param {Size} size @param {() => void} resized */
 function watchSize(canvas, size, resized) {
   const measure = () => {
     const box = canvas.getBoundingClientRect();
@@ -94,19 +101,24 @@ function watchSize(canvas, size, resized) {
   measure();
 }
 
+/**
+ * @param {HTMLCanvasElement} canvas @param {CanvasPanel} panel @param {Page} page @param {Size} size
+ * @param {(() => boolean) | null} timed
+ */
 function watchPointer(canvas, panel, page, size, timed) {
   let press = /** @type {{x: number, dragged: boolean} | null} */ (null);
+  const view = () => /** @type {KnownView} */ (page.view());
+  /** @param {MouseEvent} event @returns {[number, number]} */
   const at = (event) => {
     const box = canvas.getBoundingClientRect();
     return [(event.clientX - box.left) / size.zoom, (event.clientY - box.top) / size.zoom];
   };
   canvas.addEventListener("pointermove", (event) => {
-    if (press && timed && timed() && panTo(event)) return;
-    const [x, y] = at(event);
-    const view = page.view();
-    const hit = panel.hit?.(x, y, view, size) ?? null;
+    if (press && timed && timed() && panTo(event, press)) return;
+    const now = view();
+    const hit = panel.hit?.(...at(event), now, size) ?? null;
     canvas.classList.toggle("hot", hit !== null);
-    page.tip.show(hit ? panel.hint(hit, view) : null, event);
+    page.tip.show(hit ? (panel.hint?.(hit, now) ?? null) : null, event);
   });
   canvas.addEventListener("pointerleave", () => page.tip.show(null));
   canvas.addEventListener("pointerdown", (event) => {
@@ -118,7 +130,7 @@ function watchPointer(canvas, panel, page, size, timed) {
   canvas.addEventListener("click", (event) => {
     if (press?.dragged) return;
     page.tip.show(null);
-    const hit = panel.hit?.(...at(event), page.view(), size) ?? null;
+    const hit = panel.hit?.(...at(event), view(), size) ?? null;
     if (hit?.choice?.kind === "step" && event.shiftKey) page.compare.with(hit.choice.column);
     else if (hit?.choice) page.selection.set(hit.choice);
     else if (hit?.act) hit.act();
@@ -126,16 +138,21 @@ function watchPointer(canvas, panel, page, size, timed) {
   });
   if (timed) watchWheel(canvas, panel, page, size, at, timed);
 
-  function panTo(event) {
-    if (!press.dragged && Math.abs(event.clientX - press.x) < DRAG_PX) return false;
-    page.axis.pan((press.x - event.clientX) / size.zoom / page.axis.px, page.view().last);
+  /** @param {MouseEvent} event @param {{x: number, dragged: boolean}} from */
+  function panTo(event, from) {
+    if (!from.dragged && Math.abs(event.clientX - from.x) < DRAG_PX) return false;
+    page.axis.pan((from.x - event.clientX) / size.zoom / page.axis.px, page.view().last);
     press = { x: event.clientX, dragged: true };
     page.onPan();
     return true;
   }
 }
 
-/** The wheel zooms only with Ctrl, and pans only sideways; else the page scrolls as everywhere. */
+/**
+ * The wheel zooms only with Ctrl, and pans only sideways; else the page scrolls as everywhere.
+ * @param {HTMLCanvasElement} canvas @param {CanvasPanel} panel @param {Page} page @param {Size} size
+ * @param {(event: MouseEvent) => [number, number]} at @param {() => boolean} timed
+ */
 function watchWheel(canvas, panel, page, size, at, timed) {
   canvas.addEventListener(
     "wheel",

@@ -23,7 +23,7 @@ export function pieces(text, offset, runs) {
   /** @type {Piece[]} */
   const found = [];
   let at = offset;
-  const cut = (end, guess) => {
+  const cut = (/** @type {number} */ end, /** @type {{token?: number, of?: number}} */ guess = {}) => {
     const till = Math.min(end, offset + points.length);
     if (till > at) found.push({ text: points.slice(at - offset, till - offset).join(""), ...guess });
     at = Math.max(at, till);
@@ -37,13 +37,14 @@ export function pieces(text, offset, runs) {
   return found;
 }
 
-/** The first run that ends after `offset`; most often none does, so the search begins at the end. */
+/** The first run that ends after `offset`; most often none does, so the search begins at the end. @param {Array<Run>} runs @param {number} offset */
 function firstReaching(runs, offset) {
   let first = runs.length;
   while (first > 0 && endOf(runs[first - 1]) > offset) first -= 1;
   return first;
 }
 
+/** @param {Run} run */
 function endOf([start, ...lengths]) {
   return lengths.reduce((end, length) => end + length, start);
 }
@@ -60,6 +61,7 @@ export function append(said, added) {
   }
 }
 
+/** @param {string} text @param {number} token @param {number | undefined} of */
 function markOf(text, token, of) {
   const mark = document.createElement("u");
   mark.className = "guessed";

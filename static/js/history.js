@@ -8,11 +8,18 @@
  * A moment is named by `until`: what stands on a boundary above it, and columns from it on, lie ahead. Right after
  * step c it is c + 0.5, so that what happened before the next step is not yet told.
  *
- * @typedef {Object<string, any>} Json
+ * @import {Event, FinishReason, PreemptedEvent, RequestEvent, RequestFacts, State, StepEvent, Timings} from "./types.js"
+ * @import {Placed} from "./notes.js"
+ *
+ * @typedef {ReturnType<typeof createHistory>} History
+ * @typedef {StepEvent & {skipped: number[], num_slots: number, top_slot: number}} Step see withSlots
+ * @typedef {{id: string, at: number, epoch: string | null, timings: Timings, reason: FinishReason | null, prompt: number, tokens: number, label: string | null}} Sample
+ *   a finished request; `at` is the boundary where it finished, `label` its caller's class
+ * @typedef {{id: string | null, at: number, base: number}} Epoch a boundary where a new engine began; `base` is the column of its step 0
  */
 
 import { createChain, learnPrompt, learnStep, learnTables } from "./chain.js";
-import { closeStay, closeWait, endLane, extendLane, markRow, openLane } from "./lanes.js";
+import { closeStay, closeWait, deleteOldest, endLane, extendLane, markRow, openLane } from "./lanes.js";
 import { takeNote, withOlderNotes } from "./notes.js";
 import { KEY_EVERY, STEPS_KEPT } from "./tape.js";
 
@@ -28,40 +35,40 @@ const OWNERS_KEPT = 12;
 export function createHistory() {
   return {
     base: 0, // column of step 0 in this epoch
-    epoch: null,
+    epoch: /** @type {string | null} */ (null),
     last: 0, // last column with a step
-    /** @type {Map<number, Json>} column -> step event, oldest first */
+    /** @type {Map<number, Step>} column -> step event, oldest first */
     steps: new Map(),
     /** @type {Map<number, import("./notes.js").Notes>} column -> what happened around its step */
     notes: new Map(),
     /** @type {Map<string, import("./lanes.js").Lane>} */
     lanes: new Map(),
-    /** @type {Array<Json>} finished requests with timings, oldest first */
+    /** @type {Sample[]} oldest first */
     finished: [],
-    /** @type {Array<Json>} newest first */
+    /** @type {Array<PreemptedEvent & {column: number}>} newest first */
     preemptions: [],
-    /** @type {Array<{epoch: string, at: number, step: number, text: string}>} somebody's notes, oldest first; `at` is a boundary */
+    /** @type {Array<{epoch: string | null, at: number, step: number, text: string}>} somebody's notes, oldest first; `at` is a boundary */
     marks: [],
     resets: /** @type {number | null} */ (null), // of the stage, in this epoch; null until its state is known
     /** @type {Array<{from: number, to: number}>} columns whose events never reached us, both inclusive */
     gaps: [],
-    /** @type {Array<{id: string, at: number, base: number}>} boundaries where a new engine began */
+    /** @type {Epoch[]} */
     epochs: [],
     /** @type {Map<number, Array<{id: string, index: number, at: number}>>} block -> its last owners, as which of theirs and since when, newest first */
     owners: new Map(),
     /** Which block follows which. */
     chain: createChain(),
-    /** @type {Array<boolean>} rows of the timeline: when each is free again */
+    /** @type {number[]} rows of the timeline: when each is free again */
     rowFree: [],
   };
 }
 
-/** @param {ReturnType<typeof createHistory>} history */
+/** @param {History} history @param {Event} event @param {State | null} state as it is after the event */
 export function remember(history, event, state) {
   if (event.kind === "hello" || event.kind === "key") beginEpoch(history, event.epoch);
   if (state) noticeReset(history, state);
-  if (event.kind === "key") return joinKey(history, state);
   if (state === null) return undefined;
+  if (event.kind === "key") return joinKey(history, state);
   if (event.kind === "mark") return noteMarks(history, state);
   if (event.kind === "step") return rememberStep(history, event, state);
   if (event.kind === "request") return rememberRequest(history, event, state);
@@ -69,7 +76,7 @@ export function remember(history, event, state) {
   return undefined;
 }
 
-/** Steps without a hole, from a column backwards. */
+/** Steps without a hole, from a column backwards. @param {History} history */
 export function* newestSteps(history, from = history.last) {
   for (let column = from; ; column -= 1) {
     const step = history.steps.get(column);
@@ -78,8 +85,12 @@ export function* newestSteps(history, from = history.last) {
   }
 }
 
-/** The last so many steps up to a column, holes passed over: [column, step], newest first. */
+/**
+ * The last so many steps up to a column, holes passed over: [column, step], newest first.
+ * @param {History} history @param {number} from @param {number} most
+ */
 export function lastSteps(history, from, most) {
+  /** @type {Array<[number, Step]>} */
   const found = [];
   const oldest = oldestColumn(history);
   for (let column = Math.floor(from); found.length < most && column >= oldest; column -= 1) {
@@ -89,28 +100,31 @@ export function lastSteps(history, from, most) {
   return found;
 }
 
-/** The oldest column with a step; above `last` when there is none. */
+/** The oldest column with a step; above `last` when there is none. @param {Pick<History, "steps" | "last">} history */
 export function oldestColumn(history) {
   return history.steps.keys().next().value ?? history.last + 1;
 }
 
-/** Requests that the engine of a moment had finished by then; what one did before it says nothing of the next. */
+/**
+ * Requests that the engine of a moment had finished by then; what one did before it says nothing of the next.
+ * @param {History} history @param {number} until
+ */
 export function finishedUntil(history, until) {
   const { id } = epochAt(history, until);
   return history.finished.filter(({ at, epoch }) => epoch === id && at <= until);
 }
 
-/** The epoch that a column belongs to: {id, at, base}. */
+/** The epoch that a column belongs to. @param {History} history @param {number} column @returns {Epoch} */
 export function epochAt(history, column) {
   return history.epochs.findLast(({ at }) => at <= column) ?? { id: history.epoch, at: -Infinity, base: history.base };
 }
 
-/** The step number of a column, in the epoch that the column belongs to. */
+/** The step number of a column, in the epoch that the column belongs to. @param {History} history @param {number} column */
 export function stepNumber(history, column) {
   return column - epochAt(history, column).base;
 }
 
-/** Steps before a column are not kept any more. */
+/** Steps before a column are not kept any more. @param {History} history @param {number} column */
 export function forgetBefore(history, column) {
   for (const known of [history.steps, history.notes]) {
     for (const old of known.keys()) {
@@ -120,6 +134,7 @@ export function forgetBefore(history, column) {
   }
 }
 
+/** @param {History} history @param {string} epoch */
 function beginEpoch(history, epoch) {
   if (history.epoch === epoch) return;
   const first = history.epoch === null;
@@ -136,12 +151,12 @@ function beginEpoch(history, epoch) {
   history.chain.clear();
 }
 
-/** The engine is lost, and what it was working on with it. */
+/** The engine is lost, and what it was working on with it. @param {History} history */
 function endAll(history) {
   for (const lane of history.lanes.values()) if (!lane.end) endLane(history, lane, history.last + 1, "error", "engine lost");
 }
 
-/** The stage was reset: nothing of what was is to be seen any more. The axis goes on. */
+/** The stage was reset: nothing of what was is to be seen any more. The axis goes on. @param {History} history @param {State} state */
 function noticeReset(history, state) {
   const known = history.resets;
   history.resets = state.num_resets;
@@ -151,13 +166,14 @@ function noticeReset(history, state) {
   history.epochs = history.epochs.slice(-1);
 }
 
-/** The state keeps this epoch's newest; earlier epochs' are kept here. */
+/** The state keeps this epoch's newest; earlier epochs' are kept here. @param {History} history @param {State} state */
 function noteMarks(history, { marks = [] }) {
   const earlier = history.marks.filter(({ epoch }) => epoch !== history.epoch);
   const now = marks.map(({ step, text }) => ({ epoch: history.epoch, at: history.base + step + 1, step, text }));
   history.marks = [...earlier, ...now].slice(-MARKS_KEPT);
 }
 
+/** @param {History} history @param {State} state */
 function joinKey(history, state) {
   noteMarks(history, state);
   const now = history.base + state.step;
@@ -183,11 +199,12 @@ function joinKey(history, state) {
 
 // -- steps ---------------------------------------------------------------------------------------
 
+/** @param {History} history @param {StepEvent} event @param {State} state */
 function rememberStep(history, event, state) {
   const column = history.base + event.step;
   history.steps.set(column, withSlots(event, skippedSlots(event, state), state));
   history.last = column;
-  if (history.steps.size > KEPT) history.steps.delete(history.steps.keys().next().value);
+  if (history.steps.size > KEPT) deleteOldest(history.steps);
   for (const row of event.rows) markRow(history, row, column);
   for (const [id, blocks] of event.tables) {
     const first = state.requests[id].block_table.length - blocks.length;
@@ -196,20 +213,24 @@ function rememberStep(history, event, state) {
   learnStep(history.chain, event, state);
 }
 
-/** Slots of those that run and got no tokens. */
+/** Slots of those that run and got no tokens. @param {StepEvent} step @param {State} state @returns {number[]} */
 function skippedSlots({ rows }, { queues, requests }) {
   if (rows.length === queues.running.length) return [];
   const scheduled = new Set(rows.map((row) => row.request));
-  return queues.running.filter((id) => !scheduled.has(id)).map((id) => requests[id].slot);
+  return queues.running.filter((id) => !scheduled.has(id)).map((id) => /** @type {number} */ (requests[id].slot));
 }
 
-/** A step and what of the slots it does not say: how many there are, and one more than the highest in use. */
+/**
+ * A step and what of the slots it does not say: how many there are, and one more than the highest in use.
+ * @param {StepEvent} step @param {number[]} skipped @param {State} state @returns {Step}
+ */
 function withSlots(step, skipped, { config }) {
   let top_slot = config.max_num_seqs;
   for (const { slot } of step.rows) if (slot >= top_slot) top_slot = slot + 1;
   return { ...step, skipped, num_slots: config.max_num_seqs, top_slot };
 }
 
+/** @param {History} history @param {number} block @param {{id: string, index: number, at: number}} owner */
 function noteOwner(history, block, owner) {
   history.owners.set(block, [owner, ...(history.owners.get(block) ?? [])].slice(0, OWNERS_KEPT));
 }
@@ -217,14 +238,17 @@ function noteOwner(history, block, owner) {
 /**
  * Steps from the server that this page did not hear, from before it was opened or from a gap: the lanes of requests
  * that the state still knows are drawn back to where those steps begin, and what the steps did can be explained.
- * @param {{steps: Json[], requests: Json[]}} older oldest first
+ * @param {History} history
+ * @param {{steps: StepEvent[], requests: Placed[]}} older oldest first
+ * @param {State} state
  */
 export function backfill(history, { steps, requests }, state) {
   noteOlder(history, requests.filter((event) => event.epoch === history.epoch));
-  const missing = ({ epoch, step }) => epoch === history.epoch && !history.steps.has(history.base + step) && history.base + step <= history.last;
+  const missing = (/** @type {StepEvent} */ { epoch, step }) => epoch === history.epoch && !history.steps.has(history.base + step) && history.base + step <= history.last;
   const older = steps.filter(missing);
   if (!older.length) return;
   // Who held a slot without getting tokens is not known of steps that were not watched.
+  /** @type {Map<number, Step>} */
   const merged = new Map(older.map((step) => [history.base + step.step, withSlots(step, [], state)]));
   for (const [column, step] of history.steps) merged.set(column, step);
   history.steps = new Map([...merged].sort(([one], [other]) => one - other).slice(-KEPT));
@@ -240,16 +264,20 @@ export function backfill(history, { steps, requests }, state) {
   }
 }
 
+/** @param {History} history @param {Placed[]} events */
 function noteOlder(history, events) {
   history.notes = withOlderNotes(history.notes, events, history.base);
   const known = new Set(history.preemptions.map((event) => `${event.epoch}/${event.seq}`));
-  const older = events.filter((event) => event.event === "preempted" && !known.has(`${event.epoch}/${event.seq}`));
+  const preempted = events.filter((event) => event.event === "preempted");
+  const older = preempted.filter((event) => !known.has(`${event.epoch}/${event.seq}`));
+  /** @type {History["preemptions"]} */
   const all = [...history.preemptions, ...older.map((event) => ({ ...event, column: history.base + event.step }))];
   history.preemptions = all.sort((one, other) => other.column - one.column || other.seq - one.seq).slice(0, PREEMPTIONS_KEPT);
 }
 
 // -- requests ------------------------------------------------------------------------------------
 
+/** @param {History} history @param {RequestEvent} event @param {State} state */
 function rememberRequest(history, event, state) {
   const between = history.base + state.step + 1; // the boundary after the last step
   const lane = history.lanes.get(event.request);
@@ -274,9 +302,10 @@ function rememberRequest(history, event, state) {
   }
 }
 
+/** @param {History} history @param {RequestFacts} facts @param {number} at */
 function addSample(history, facts, at) {
   const { id, timings, finish_reason: reason, num_prompt_tokens: prompt, num_output_tokens: tokens, request_class: label } = facts;
-  history.finished.push({ id, at, epoch: history.epoch, timings, reason, prompt, tokens, label });
+  history.finished.push({ id, at, epoch: history.epoch, timings: /** @type {Timings} */ (timings), reason, prompt, tokens, label });
   if (history.finished.length > SAMPLES_KEPT) history.finished.shift();
 }
 

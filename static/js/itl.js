@@ -3,7 +3,10 @@
  * Read off the steps that the page keeps. A gap that a hand on the gate had a part in is no sample, and one that a
  * hole in the stream falls into is not known. Pure.
  *
- * @typedef {Object<string, any>} Json
+ * @import {History, Step} from "./types.js"
+ *
+ * @typedef {Map<string, {column: number, at: number, gated: boolean}>} Open deliveries whose predecessor is still to come, by request
+ *
  * @typedef {Object} Gap
  * @property {string} request
  * @property {number} column   of the step that ended it
@@ -25,17 +28,18 @@ const NAMED = 3;
 
 /**
  * The gaps that ended in these steps, newest first.
- * @param {any} history
+ * @param {History} history
  * @param {number} from first column
  * @param {number} to last column
  * @returns {Gap[]}
  */
 export function gapsBetween(history, from, to) {
+  /** @type {Gap[]} */
   const gaps = [];
-  /** @type {Map<string, {column: number, at: number, gated: boolean}>} deliveries whose predecessor is still to come */
+  /** @type {Open} */
   const open = new Map();
   const oldest = Math.max(oldestColumn(history), from - LOOK_BACK);
-  let next = /** @type {Json | null} */ (null);
+  let next = /** @type {Step | null} */ (null);
   for (let column = to; column >= oldest && (column >= from || open.size > 0); column -= 1) {
     const step = history.steps.get(column) ?? null;
     if (step === null) open.clear();
@@ -50,10 +54,12 @@ export function gapsBetween(history, from, to) {
   return gaps;
 }
 
+/** @param {Open} open */
 function markAll(open) {
   for (const delivery of open.values()) delivery.gated = true;
 }
 
+/** @param {Gap[]} gaps @param {Open} open @param {Step} step @param {number} column */
 function closeGaps(gaps, open, step, column) {
   for (const { request, out } of step.rows) {
     const later = out > 0 ? open.get(request) : undefined;
@@ -63,6 +69,7 @@ function closeGaps(gaps, open, step, column) {
   }
 }
 
+/** @param {Open} open @param {Step} step @param {number} column @param {History["lanes"]} lanes */
 function openGaps(open, step, column, lanes) {
   for (const { request, out } of step.rows) {
     if (out === 0 || lanes.get(request)?.first === column) continue;
@@ -75,14 +82,15 @@ export function gapSamples(gaps) {
   return gaps.filter(({ gated }) => !gated).map(({ us }) => us).sort((one, other) => one - other);
 }
 
-/** "R3 · 212 ms since its last token · step 41 prefilled 512 tok of R9" @param {Gap} gap */
+/** "R3 · 212 ms since its last token · step 41 prefilled 512 tok of R9" @param {Gap} gap @param {History} history */
 export function gapWords(gap, history) {
   return `${requestName(gap.request)} · ${duration(gap.us)} since its last token · ${meanwhileWords(gap, history)}`;
 }
 
-/** What the engine did in a gap: "step 41 prefilled 512 tok of R9". @param {Gap} gap */
+/** What the engine did in a gap: "step 41 prefilled 512 tok of R9". @param {Gap} gap @param {History} history */
 export function meanwhileWords({ request, column, since }, history) {
   const own = { prefilled: 0, preempted: false };
+  /** @type {Map<string, number>} tokens of others' prompts */
   const others = new Map();
   for (let at = since + 1; at <= column; at += 1) {
     own.preempted ||= (history.notes.get(at) ?? noNotes()).preempted.some((event) => event.request === request);
@@ -98,13 +106,15 @@ export function meanwhileWords({ request, column, since }, history) {
   return parts.join("; ");
 }
 
+/** @param {number} from @param {number} to @param {History} history */
 function stepWords(from, to, history) {
   const last = count(stepNumber(history, to));
   return from === to ? `step ${last}` : `steps ${count(stepNumber(history, from))} to ${last}`;
 }
 
+/** @param {Map<string, number>} others @param {Step | undefined} step */
 function workWords(others, step) {
-  if (others.size === 0) return `computed no prompt, ${plural(step.rows.length, "request")} in it`;
+  if (others.size === 0) return `computed no prompt, ${plural(step?.rows.length ?? 0, "request")} in it`;
   const tokens = [...others.values()].reduce((sum, each) => sum + each, 0);
   const names = [...others.keys()].map(requestName);
   return `prefilled ${count(tokens)} tok of ${names.length > NAMED ? `${count(names.length)} requests` : names.join(", ")}`;

@@ -1,21 +1,23 @@
 /**
- * What this browser is to remember, where it lets a page do so: in a frame, or with storage forbidden, it does not, and
- * then nothing is remembered.
+ * What this browser is to remember, for good or as long as the tab is open, where it lets a page do so: in a frame, or
+ * with storage forbidden or full, it does not, and then nothing is remembered.
+ *
+ * @typedef {"localStorage" | "sessionStorage"} Where for good, or as long as the tab is open
  */
 
-/** @param {string} key @returns {string | null} */
-export function readKept(key) {
+/** @param {string} key @param {Where} [where] @returns {string | null} */
+export function readKept(key, where = "localStorage") {
   try {
-    return localStorage.getItem(key);
+    return window[where].getItem(key);
   } catch {
     return null;
   }
 }
 
-/** @param {string} key @param {string} value */
-export function keep(key, value) {
+/** @param {string} key @param {string} value @param {Where} [where] */
+export function keep(key, value, where = "localStorage") {
   try {
-    localStorage.setItem(key, value);
+    window[where].setItem(key, value);
   } catch {
     // it lasts as long as the page
   }

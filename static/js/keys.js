@@ -4,13 +4,16 @@
  * D compares steps, E exports, ? helps. What `does` lacks, a key does not do.
  */
 
+import { findAll } from "./dom.js";
+
 /** @param {Object<string, any>} does */
 export function mountKeys(does) {
-  const panels = [...document.querySelectorAll("[data-key]")];
+  const panels = findAll(document, "[data-key]");
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-    const act = {
+    /** @type {Object<string, (() => void) | null | undefined>} */
+    const acts = {
       " ": does.toggleHold,
       l: does.live,
       ArrowLeft: () => does.walk(event.shiftKey ? -10 : -1),
@@ -29,21 +32,23 @@ export function mountKeys(does) {
       e: does.export,
       Escape: does.clear,
       "?": does.help,
-    }[key];
+    };
+    const act = acts[key];
     const panel = /^[0-9]$/.test(key) ? panels.find((each) => each.dataset.key === key) : null;
     if (!act && !panel) return;
-    if (key === " " && event.target.closest("button, summary, a, [type=checkbox]")) return;
+    if (key === " " && event.target instanceof Element && event.target.closest("button, summary, a, [type=checkbox]")) return;
     event.preventDefault();
     if (panel) goTo(panel);
-    else act();
+    else act?.();
   });
 }
 
-/** In a field, keys are the field's; on the scrubber and on a box to tick they are the page's. */
+/** In a field, keys are the field's; on the scrubber and on a box to tick they are the page's. @param {EventTarget | null} target */
 function isTyping(target) {
   return target instanceof Element && target.closest("input:not(#travel input, [type=checkbox]), textarea, select, [contenteditable], dialog[open]") !== null;
 }
 
+/** @param {HTMLElement} panel */
 function goTo(panel) {
   panel.scrollIntoView({ block: "nearest" });
   panel.focus({ preventScroll: true });

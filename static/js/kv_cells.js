@@ -1,6 +1,14 @@
 /**
  * The cells of the KV map as pixels: a run of blocks, one cell each. What a cell shows is one number; it is painted
  * whole, and only when that number has changed, so a frame costs as much as its changes.
+ *
+ * @import {Blocks, KnownView} from "./types.js"
+ * @import {Fill} from "./kv_fill.js"
+ * @import {Pixels} from "./pixels.js"
+ *
+ * @typedef {Object<string, number>} Ink packed colours by name
+ * @typedef {ReturnType<typeof inksOf>} Inks
+ * @typedef {ReturnType<typeof cellOf>} Cell
  */
 
 import { ownerHue } from "./owners.js";
@@ -26,13 +34,15 @@ export function createCells() {
   let signatures = new Float64Array(0);
   let marks = new Uint8Array(0);
   let owners = new Uint8Array(0);
-  let inks = /** @type {ReturnType<typeof inksOf> | null} */ (null);
+  let inks = /** @type {Inks | null} */ (null);
   let setting = "";
 
   return {
     /**
      * @param {CanvasRenderingContext2D} g
-     * @param {import("./kv_fill.js").Fill} fill
+     * @param {Fill} fill
+     * @param {KnownView} view
+     * @param {number} scale
      * @param {{first: number, count: number}} range of blocks
      * @returns {Grid} where the cells are
      */
@@ -40,7 +50,7 @@ export function createCells() {
       const { state, palette, lit } = view;
       const grid = gridOf(g.canvas, range.count, scale, LARGEST);
       const now = `${g.canvas.width} ${g.canvas.height} ${state.blocks.total} ${range.first} ${range.count} ${scale} ${palette.well} ${palette.prefill}`;
-      if (now !== setting) {
+      if (!inks || now !== setting) {
         setting = now;
         signatures = new Float64Array(range.count).fill(-1);
         inks = inksOf(palette.rgba);
@@ -67,6 +77,8 @@ export function createCells() {
 /**
  * @typedef {{pitch: number, side: number, columns: number, total: number}} Grid in device pixels
  * The largest whole-pixel pitch at which so many fit; `total` is how many do.
+ * @param {{width: number, height: number}} size @param {number} total @param {number} scale @param {number} largest
+ * @returns {Grid}
  */
 export function gridOf({ width, height }, total, scale, largest) {
   let pitch = Math.min(Math.round(largest * scale), Math.floor(Math.sqrt((width * height) / total)) + 2);
@@ -76,7 +88,7 @@ export function gridOf({ width, height }, total, scale, largest) {
   return { pitch, side: pitch - gap, columns, total: Math.min(total, columns * Math.floor(height / pitch)) };
 }
 
-/** Which blocks carry a mark: next in line, just evicted, just written. */
+/** Which blocks carry a mark: next in line, just evicted, just written. @param {Uint8Array} marks @param {KnownView} view */
 function mark(marks, { state, lit }) {
   marks.fill(0);
   const { victims, block_size: size } = state.blocks;
@@ -91,7 +103,7 @@ function mark(marks, { state, lit }) {
   }
 }
 
-/** By owner: for each block one more than the hue of the first that holds it, 0 for none. Else nothing. */
+/** By owner: for each block one more than the hue of the first that holds it, 0 for none. Else nothing. @param {KnownView} view @param {Uint8Array<ArrayBuffer>} known */
 function ownersOf({ byOwner, state }, known) {
   if (!byOwner) return new Uint8Array(0);
   const owners = known.length === state.blocks.total ? known.fill(0) : new Uint8Array(state.blocks.total);
@@ -102,14 +114,17 @@ function ownersOf({ byOwner, state }, known) {
   return owners;
 }
 
-/** What one cell shows, in one number; heights in device pixels. */
+/**
+ * What one cell shows, in one number; heights in device pixels.
+ * @param {number} id @param {number} flags @param {number} owner @param {Blocks} blocks @param {Fill} fill @param {number} inner
+ */
 function signatureOf(id, flags, owner, { refs, hashes, block_size: size }, { tokens, prompt }, inner) {
   const kind = refs[id] > 0 ? HELD : hashes[id] !== null ? CACHED : FREE;
   const heights = Math.round((inner * tokens[id]) / size) + 512 * Math.round((inner * prompt[id]) / size);
   return flags + 128 * (kind + 4 * (heights + 512 * 512 * owner));
 }
 
-/** The same taken apart. */
+/** The same taken apart. @param {number} signature */
 function cellOf(signature) {
   const flags = signature % 128;
   const rest = Math.floor(signature / 128);
@@ -127,12 +142,13 @@ function cellOf(signature) {
   };
 }
 
-/** The colours of lit and of dimmed cells. */
+/** The colours of lit and of dimmed cells. @param {Ink} rgba @returns {{lit: Ink, dim: Ink, rgba: Ink}} */
 export function inksOf(rgba) {
   const dim = Object.fromEntries(Object.entries(rgba).map(([name, colour]) => [name, mix(colour, rgba.well, FADE)]));
   return { lit: { ...rgba, free: mix(rgba.idle, rgba.well, 0.62) }, dim: { ...dim, free: mix(rgba.idle, rgba.well, 0.3) }, rgba };
 }
 
+/** @param {Pixels} pixels @param {Grid} grid @param {number} i @param {Cell} cell @param {Inks} inks @param {number} scale */
 function paint(pixels, grid, i, cell, inks, scale) {
   const x = (i % grid.columns) * grid.pitch;
   const y = Math.floor(i / grid.columns) * grid.pitch;
@@ -159,14 +175,14 @@ function paint(pixels, grid, i, cell, inks, scale) {
   }
 }
 
-/** A cell too small for patterns: one colour, that of most of what it holds. */
+/** A cell too small for patterns: one colour, that of most of what it holds. @param {Cell} cell @param {Ink} ink */
 function tinyInk({ kind, full, owner, prompt }, ink) {
   if (owner) return ink[`owner${owner - 1}`];
   if (kind === HELD) return full > 2 * prompt ? ink.decode : ink.prefill;
   return kind === CACHED ? ink.cached : ink.free;
 }
 
-/** Filled from the bottom: prompt tokens first, generated ones above; by owner in one hue, solid and dotted. */
+/** Filled from the bottom: prompt tokens first, generated ones above; by owner in one hue, solid and dotted. @param {Pixels} pixels @param {number} x @param {number} y @param {number} side @param {Cell} cell @param {Ink} ink @param {number} line */
 function paintHeld(pixels, x, y, side, { full, owner, prompt, shared }, ink, line) {
   const inner = side - 2 * line;
   const bottom = y + line + inner;

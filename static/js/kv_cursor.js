@@ -3,6 +3,8 @@
  * by one or by a row, Home and End to the ends, Enter does what a click does; every other key is the page's.
  */
 
+/** @typedef {ReturnType<typeof createCursor>} Cursor */
+
 /**
  * @param {HTMLCanvasElement} canvas
  * @param {{grid: () => {columns: number, total: number}, words: (place: number) => string, enter: (place: number) => void,
@@ -16,8 +18,10 @@ export function createCursor(canvas, on) {
     if (canvas.tabIndex < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
     const { columns, total } = on.grid();
     if (total === 0) return;
-    const row = (by) => on.above?.(place, by) ?? place + by * columns;
-    const to = { ArrowLeft: place - 1, ArrowRight: place + 1, ArrowUp: row(-1), ArrowDown: row(1), Home: 0, End: total - 1 }[event.key];
+    const row = (/** @type {-1 | 1} */ by) => on.above?.(place, by) ?? place + by * columns;
+    /** @type {Object<string, number>} */
+    const ways = { ArrowLeft: place - 1, ArrowRight: place + 1, ArrowUp: row(-1), ArrowDown: row(1), Home: 0, End: total - 1 };
+    const to = /** @type {number | undefined} */ (ways[event.key]);
     if (to !== undefined) go(Math.min(Math.max(to, 0), total - 1));
     else if (event.key === "Enter") on.enter(place);
     else return;
@@ -29,6 +33,7 @@ export function createCursor(canvas, on) {
   });
   canvas.addEventListener("blur", on.moved);
 
+  /** @param {number} to */
   function go(to) {
     place = to;
     canvas.setAttribute("aria-valuemax", String(on.grid().total - 1));
@@ -54,7 +59,7 @@ export function createCursor(canvas, on) {
   };
 }
 
-/** Of boxes in no grid, the one in the nearest row above (−1) or below (1) that is closest. */
+/** Of boxes in no grid, the one in the nearest row above (−1) or below (1) that is closest. @param {Array<{x: number, y: number}>} boxes @param {number} place @param {-1 | 1} by */
 export function nearest(boxes, place, by) {
   const from = boxes[place];
   if (!from) return place;

@@ -3,7 +3,8 @@
  * follows from the tables of running requests and from how much of each is computed; a block that several hold is as
  * full as the one that got furthest makes it.
  *
- * @typedef {Object<string, any>} Json
+ * @import {State} from "./types.js"
+ *
  * @typedef {{tokens: Uint16Array, prompt: Uint16Array}} Fill tokens kept in each block, and those of them from prompts
  */
 
@@ -12,7 +13,7 @@ export function createFill() {
   return { tokens: new Uint16Array(0), prompt: new Uint16Array(0) };
 }
 
-/** @param {Json} state @param {Fill} fill what was read before, to be used again */
+/** @param {State} state @param {Fill} fill what was read before, to be used again */
 export function readFill(state, fill = createFill()) {
   const { total, block_size: size } = state.blocks;
   if (fill.tokens.length !== total) Object.assign(fill, { tokens: new Uint16Array(total), prompt: new Uint16Array(total) });
@@ -32,14 +33,15 @@ export function readFill(state, fill = createFill()) {
   return fill;
 }
 
-/** Who holds a block, and as which one of theirs: [{id, index}]. @param {Json} state @param {number} block */
+/** Who holds a block, and as which one of theirs: [{id, index}]. @param {State} state @param {number} block */
 export function holdersOf(state, block) {
   if (!state.blocks.refs[block]) return [];
   return state.queues.running.map((id) => ({ id, index: state.requests[id].block_table.indexOf(block) })).filter(({ index }) => index >= 0);
 }
 
-/** Who holds each of some blocks: block -> ids. @param {Json} state @param {Iterable<number>} blocks */
+/** Who holds each of some blocks: block -> ids. @param {State} state @param {Iterable<number>} blocks */
 export function ownersOf(state, blocks) {
+  /** @type {Map<number, string[]>} */
   const owners = new Map([...blocks].map((block) => [block, []]));
   for (const id of state.queues.running) for (const block of state.requests[id].block_table) owners.get(block)?.push(id);
   return owners;

@@ -3,7 +3,9 @@
  * with the physical block that holds it; with nobody chosen, a row of small cells for every running request.
  * A cell fills as its tokens are computed; a hatched head says that it was found in the cache, a ring that it is shared.
  *
- * @typedef {Object<string, any>} Json
+ * @import {Canvas, Choice, KnownView, Palette, PoolPicture, RequestFacts, Size, State} from "./types.js"
+ *
+ * @typedef {{requests: number, blocks: number}} More what does not fit
  * @typedef {{request: string, index: number, block: number, x: number, y: number, width: number, height: number}} Cell in CSS pixels
  */
 
@@ -20,10 +22,12 @@ const SMALLEST = 15; // of one request's cells
 const ROW = { most: 26, least: 9 };
 const FADE = 0.28;
 
+/** @returns {PoolPicture & {cells: () => Cell[]}} */
 export function createTables() {
   let cells = /** @type {Cell[]} */ ([]);
-  /** What does not fit. */
+  /** @type {More} */
   let more = { requests: 0, blocks: 0 };
+  /** @param {Pick<Cell, "block">} cell @returns {Choice} */
   const choiceOf = (cell) => ({ kind: "block", id: cell.block });
 
   return {
@@ -46,7 +50,7 @@ export function createTables() {
       const hits = new Map(ids.map((id) => [id, cachedTokens(id, view) ?? 0]));
       if (view.choice?.kind !== "request") nameRows(g, cells, view);
       const numbered = cells.length > 0 && fits(g, String(view.state.blocks.total - 1), cells[0]);
-      for (const cell of cells) drawCell(g, cell, view, hits.get(cell.request), numbered);
+      for (const cell of cells) drawCell(g, cell, view, hits.get(cell.request) ?? 0, numbered);
     },
 
     what: ({ choice }) => (choice?.kind === "request" ? `Block table of ${requestName(choice.id)}: logical block above, the physical one that holds it large;` : "A row per running request, its blocks in order;"),
@@ -80,11 +84,11 @@ export function createTables() {
     twin(view) {
       const { requests, blocks } = view.state;
       const rows = shownRequests(view).flatMap((id) => {
-        const { block_table: table, num_computed_tokens: computed } = requests[id] ?? { block_table: [] };
+        const { block_table: table, num_computed_tokens: computed } = requests[id] ?? { block_table: [], num_computed_tokens: 0 };
         const cached = table.length ? cachedTokens(id, view) : null;
         return table.map((block, index) => {
           const tokens = `${tokensOf(index, computed, blocks.block_size)}/${blocks.block_size}`;
-          return { choice: { kind: "block", id: block }, cells: [requestName(id), index, block, tokens, blocks.refs[block], sourceWord(index, cached, blocks.block_size)] };
+          return { choice: choiceOf({ block }), cells: [requestName(id), index, block, tokens, blocks.refs[block], sourceWord(index, cached, blocks.block_size)] };
         });
       });
       return { columns: ["request", "logical", "physical", "tokens", "refs", "from"], rows };
@@ -95,11 +99,12 @@ export function createTables() {
   };
 }
 
-/** The chosen request alone, or all that run. */
+/** The chosen request alone, or all that run. @param {KnownView} view */
 function shownRequests({ choice, state }) {
   return choice?.kind === "request" ? [choice.id] : state.queues.running;
 }
 
+/** @param {RequestFacts | undefined} request */
 function whyNone(request) {
   if (request?.status === "waiting") return request.num_preemptions ? "it was preempted and waits." : "it waits.";
   return "it has ended, and its blocks went back.";
@@ -107,7 +112,7 @@ function whyNone(request) {
 
 // -- where cells are -----------------------------------------------------------------------------
 
-/** One table, as large as it fits, read like text. @returns {Cell[]} */
+/** One table, as large as it fits, read like text. @param {string} id @param {State} state @param {Size} size @param {More} more @returns {Cell[]} */
 function oneTable(id, { requests }, { width, height }, more) {
   const table = requests[id]?.block_table ?? [];
   let pitch = LARGEST;
@@ -118,7 +123,7 @@ function oneTable(id, { requests }, { width, height }, more) {
   return shown.map((block, index) => ({ request: id, index, block, x: (index % columns) * pitch + 1, y: Math.floor(index / columns) * pitch + 1, width: pitch - 4, height: pitch - 4 }));
 }
 
-/** A row each. @returns {Cell[]} */
+/** A row each. @param {string[]} ids @param {State} state @param {Size} size @param {More} more @returns {Cell[]} */
 function allTables(ids, { requests }, { width, height }, more) {
   const high = Math.max(ROW.least, Math.min(ROW.most, Math.floor(height / Math.max(1, ids.length))));
   const rows = ids.slice(0, Math.floor(height / high));
@@ -133,6 +138,7 @@ function allTables(ids, { requests }, { width, height }, more) {
 
 // -- drawing -------------------------------------------------------------------------------------
 
+/** @param {Canvas} g @param {Cell[]} cells @param {KnownView} view */
 function nameRows(g, cells, { palette, lit }) {
   g.textAlign = "left";
   for (const { request, index, y, height } of cells) {
@@ -144,17 +150,22 @@ function nameRows(g, cells, { palette, lit }) {
   g.font = palette.font;
 }
 
+/** @param {number} index @param {number} computed @param {number} size */
 function tokensOf(index, computed, size) {
   return Math.max(0, Math.min(size, computed - index * size));
 }
 
-/** Numbers are in all cells or in none. */
+/** Numbers are in all cells or in none. @param {Canvas} g @param {string} text @param {Cell} cell */
 function fits(g, text, { width, height }) {
   return height >= 12 && g.measureText(text).width < width - 3;
 }
 
-/** @param {Cell} cell @param {number} cached tokens of its request that were found in the cache @param {boolean} numbered */
-function drawCell(g, { request, index, block, x, y, width, height }, view, cached, numbered) {
+/**
+ * @param {Canvas} g @param {Cell} cell @param {KnownView} view
+ * @param {number} cached tokens of its request that were found in the cache @param {boolean} numbered
+ */
+function drawCell(g, cell, view, cached, numbered) {
+  const { request, index, block, x, y, width, height } = cell;
   const { state, palette, lit, choice } = view;
   const { block_size: size, refs } = state.blocks;
   const { num_computed_tokens: computed, num_prompt_tokens: asked } = state.requests[request];
@@ -163,7 +174,7 @@ function drawCell(g, { request, index, block, x, y, width, height }, view, cache
   const shared = refs[block] > 1;
   const dim = choice?.kind !== "request" && lit.any && !lit.blocks.has(block);
   const inks = blockInks(request, view);
-  const level = (of) => Math.round((height * of) / size);
+  const level = (/** @type {number} */ of) => Math.round((height * of) / size);
   g.globalAlpha = dim ? FADE : 1;
   g.fillStyle = inks.prompt;
   g.fillRect(x, y + height - level(prompt), width, level(prompt));
@@ -173,7 +184,7 @@ function drawCell(g, { request, index, block, x, y, width, height }, view, cache
   hollow(g, x, y, width, height, shared ? palette.cached : prompt < tokens ? inks.answerLine : inks.promptLine);
   if (shared && width >= 10) hollow(g, x + 1, y + 1, width - 2, height - 2, palette.cached);
   const colour = tokens * 2 > size && !view.byOwner ? palette.onAccent : palette.fg;
-  if (numbered) drawWords(g, { index, block, x, y, width, height }, colour, shared ? `×${refs[block]}` : "", view);
+  if (numbered) drawWords(g, cell, colour, shared ? `×${refs[block]}` : "", view);
   g.globalAlpha = 1;
   if (choice?.kind !== "block" || choice.id !== block) return;
   g.strokeStyle = palette.fg;
@@ -181,7 +192,7 @@ function drawCell(g, { request, index, block, x, y, width, height }, view, cache
   g.strokeRect(x - 0.75, y - 0.75, width + 1.5, height + 1.5);
 }
 
-/** Found in the cache. */
+/** Found in the cache. @param {Canvas} g @param {number} x @param {number} y @param {number} width @param {number} height @param {Palette} palette */
 function drawHead(g, x, y, width, height, palette) {
   g.fillStyle = palette.well;
   g.fillRect(x, y, width, height);
@@ -189,7 +200,10 @@ function drawHead(g, x, y, width, height, palette) {
   g.fillRect(x, y, width, height);
 }
 
-/** The physical block in the middle; the logical one and how many share it in the corners, where there is room. */
+/**
+ * The physical block in the middle; the logical one and how many share it in the corners, where there is room.
+ * @param {Canvas} g @param {Cell} cell @param {string} colour @param {string} sharing @param {KnownView} view
+ */
 function drawWords(g, { index, block, x, y, width, height }, colour, sharing, { byOwner, palette }) {
   g.textAlign = "center";
   const roomy = height >= 38;
@@ -201,6 +215,7 @@ function drawWords(g, { index, block, x, y, width, height }, colour, sharing, { 
   g.fillText(String(block), middle, line);
   if (!roomy) return;
   g.font = palette.smallFont;
+  /** @param {string} words @param {number} at @param {"left" | "right"} align @param {number} top */
   const corner = (words, at, align, top) => {
     const wide = g.measureText(words).width + 3;
     g.fillStyle = palette.well;
@@ -216,11 +231,13 @@ function drawWords(g, { index, block, x, y, width, height }, colour, sharing, { 
 
 // -- words ---------------------------------------------------------------------------------------
 
+/** @param {number} index @param {number | null} cached @param {number} size @returns {"not heard" | "cache" | "computed"} */
 function sourceWord(index, cached, size) {
   if (cached === null) return "not heard";
   return (index + 1) * size <= cached ? "cache" : "computed";
 }
 
+/** @param {Cell} cell @param {KnownView} view */
 function cellWords({ request, index, block }, view) {
   const source = { cache: ", found in the cache", computed: ", computed by it", "not heard": "" }[sourceWord(index, cachedTokens(request, view), view.state.blocks.block_size)];
   return `${requestName(request)}, logical block ${index}${source} → ${blockWords(block, view)}`;

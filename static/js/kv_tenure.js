@@ -2,14 +2,15 @@
  * Who held a block and when, and which tokens are in it: read off the owners that the page has seen, their lanes and
  * the texts that it may read.
  *
- * @typedef {Object<string, any>} Json
+ * @import {KnownView} from "./types.js"
+ *
  * @typedef {{id: string, index: number, from: number, to: number | null}} Tenure columns: the first step and the boundary
  *          at its end; `to` is null while it lasts, at the moment shown
  */
 
 import { holdersOf } from "./kv_fill.js";
 
-/** Newest first. @param {number} block @param {Json} view @returns {Tenure[]} */
+/** Newest first. @param {number} block @param {Pick<KnownView, "history" | "until">} view @returns {Tenure[]} */
 export function tenures(block, { history, until }) {
   const seen = (history.owners.get(block) ?? []).filter(({ at }) => at < until);
   return seen.map(({ id, index, at }) => {
@@ -20,7 +21,7 @@ export function tenures(block, { history, until }) {
   });
 }
 
-/** Tokens of the prompt that a request found in the cache when it last got its slot; null when that was not heard. */
+/** Tokens of the prompt that a request found in the cache when it last got its slot; null when that was not heard. @param {string} id @param {KnownView} view */
 export function cachedTokens(id, { state, history, until }) {
   const stay = history.lanes.get(id)?.stays.findLast(({ from }) => from <= until);
   if (stay?.cached !== undefined) return stay.cached;
@@ -30,6 +31,7 @@ export function cachedTokens(id, { state, history, until }) {
 
 /**
  * The tokens in a block: how many of a prompt, how many of an answer, and what the latter wrote.
+ * @param {number} block @param {KnownView} view
  * @param {{tokens: (request: string, from: number, to: number) => string[] | null}} texts
  * @returns {{prompt: number, answer: number, pieces: string[] | null} | null} `pieces` is null where the text is not
  *          shared with this viewer; null: it holds none, or nobody knows whose

@@ -3,6 +3,13 @@
  * hold, in the order of the strip below the picture: prompt tokens, generated tokens, room reserved for more, cached
  * and idle, free. How many blocks a tile stands for is a power of two, so that all tiles fit and can be told apart.
  *
+ * @import {Blocks, KnownView, Size, State} from "./types.js"
+ * @import {Fill} from "./kv_fill.js"
+ * @import {Grid, Ink, Inks} from "./kv_cells.js"
+ * @import {Pixels} from "./pixels.js"
+ *
+ * @typedef {[number, number, number, number]} Box x, y, width and height
+ *
  * @typedef {Object} Tile
  * @property {number} first      its first block
  * @property {number} count      how many
@@ -23,7 +30,7 @@ export const MOST_TILES = 400;
 const PITCH = 16; // CSS pixels at least
 const LARGEST = 64;
 
-/** Blocks that a tile stands for, in a picture of this size in CSS pixels. */
+/** Blocks that a tile stands for, in a picture of this size in CSS pixels. @param {Pick<Size, "width" | "height">} size @param {number} total */
 export function tileSize({ width, height }, total) {
   const room = Math.max(1, Math.min(MOST_TILES, Math.floor(width / PITCH) * Math.floor(height / PITCH)));
   let each = 16;
@@ -32,21 +39,22 @@ export function tileSize({ width, height }, total) {
 }
 
 /**
- * @param {Object<string, any>} state
- * @param {import("./kv_fill.js").Fill} fill
+ * @param {State} state
+ * @param {Fill} fill
  * @param {number} each blocks a tile
  * @param {Set<number>} lit
  * @returns {Tile[]}
  */
 export function readTiles(state, fill, each, lit) {
   const { total } = state.blocks;
+  /** @type {Tile[]} */
   const tiles = [];
   for (let first = 0; first < total; first += each) tiles.push(readTile(state.blocks, fill, first, Math.min(each, total - first)));
   for (const id of lit) if (id < total) tiles[Math.floor(id / each)].lit += 1;
   return tiles;
 }
 
-/** @returns {Tile} */
+/** @param {Blocks} blocks @param {Fill} fill @param {number} first @param {number} count @returns {Tile} */
 function readTile({ refs, hashes }, fill, first, count) {
   let referenced = 0;
   let idle = 0;
@@ -70,15 +78,15 @@ function readTile({ refs, hashes }, fill, first, count) {
 export function createTiles() {
   const pixels = createPixels();
   let painted = new Float64Array(0);
-  let inks = /** @type {ReturnType<typeof inksOf> | null} */ (null);
+  let inks = /** @type {Inks | null} */ (null);
   let setting = "";
 
   return {
-    /** @param {CanvasRenderingContext2D} g @param {Tile[]} tiles @returns {import("./kv_cells.js").Grid} where they are */
+    /** @param {CanvasRenderingContext2D} g @param {Tile[]} tiles @param {KnownView} view @param {number} scale @returns {Grid} where they are */
     draw(g, tiles, { state, palette, lit }, scale) {
       const grid = gridOf(g.canvas, tiles.length, scale, LARGEST);
       const now = `${g.canvas.width} ${g.canvas.height} ${tiles.length} ${scale} ${palette.well} ${palette.prefill}`;
-      if (now !== setting) {
+      if (!inks || now !== setting) {
         setting = now;
         painted = new Float64Array(tiles.length).fill(-1);
         inks = inksOf(palette.rgba);
@@ -99,19 +107,25 @@ export function createTiles() {
   };
 }
 
-/** How high each part reaches, in pixels from the bottom; what is above the last is free. @param {Tile} tile */
+/** How high each part reaches, in pixels from the bottom; what is above the last is free. @param {Tile} tile @param {number} size @param {number} side @returns {[number, number, number, number]} */
 function levelsOf({ count, referenced, idle, tokens, prompt }, size, side) {
-  return [prompt / size, tokens / size, referenced, referenced + idle].map((blocks) => Math.round((side * blocks) / count));
+  const level = (/** @type {number} */ blocks) => Math.round((side * blocks) / count);
+  return [level(prompt / size), level(tokens / size), level(referenced), level(referenced + idle)];
 }
 
-/** The same as one number. @param {Tile} tile */
+/** The same as one number. @param {Tile} tile @param {number} size @param {number} side */
 function lookOf({ count, referenced, idle, tokens, prompt }, size, side) {
-  const level = (blocks) => Math.round((side * blocks) / count);
+  const level = (/** @type {number} */ blocks) => Math.round((side * blocks) / count);
   return level(prompt / size) + 512 * (level(tokens / size) + 512 * (level(referenced) + 512 * level(referenced + idle)));
 }
 
+/**
+ * @param {Pixels} pixels @param {number} x @param {number} y @param {number} side
+ * @param {[number, number, number, number]} levels @param {Ink} ink @param {number} well @param {number} line
+ */
 function paint(pixels, x, y, side, [prompt, tokens, reserved, idle], ink, well, line) {
   pixels.rect(x, y, side, side, well);
+  /** @param {number} from @param {number} to @returns {Box} */
   const part = (from, to) => [x, y + side - to, side, to - from];
   if (side > idle) frame(pixels, part(idle, side), ink.free, line);
   if (idle > reserved) {
@@ -124,7 +138,7 @@ function paint(pixels, x, y, side, [prompt, tokens, reserved, idle], ink, well, 
   pixels.rect(...part(0, prompt), ink.prefill);
 }
 
-/** Hollow, unless it is too thin for that. */
+/** Hollow, unless it is too thin for that. @param {Pixels} pixels @param {Box} box @param {number} colour @param {number} line */
 function frame(pixels, [x, y, width, height], colour, line) {
   if (height <= 2 * line) pixels.rect(x, y, width, height, colour);
   else pixels.outline(x, y, width, height, colour, line);

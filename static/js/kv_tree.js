@@ -3,9 +3,11 @@
  * as it is long and as high as what branches off it; what requests share is one bar before theirs. Filled: referenced,
  * prompt and answer; hatched: cached and idle, a hit would use it again. A number says how many requests share it.
  *
- * @typedef {Object<string, any>} Json
- * @typedef {import("./prefix_tree.js").Run} Run
- * @typedef {import("./prefix_tree.js").Bar & {x: number, y: number, width: number, height: number}} Box in CSS pixels
+ * @import {Canvas, Choice, KnownView, Page, Palette, PoolPicture, Size} from "./types.js"
+ * @import {Bar, Layout, Run, Tree} from "./prefix_tree.js"
+ *
+ * @typedef {ReturnType<typeof blockInks>} Inks
+ * @typedef {Bar & {x: number, y: number, width: number, height: number}} Box in CSS pixels
  */
 
 import { createPast } from "./chain_past.js";
@@ -22,17 +24,17 @@ const FADE = 0.28;
 /** After reading the tree, so many times what that took is left to the rest of the page. */
 const REST = 4;
 
-/** @param {any} page */
+/** @param {Page} page @returns {PoolPicture & {bars: () => Array<Omit<Run, "children"> & Pick<Box, "x" | "y" | "width" | "height">>}} */
 export function createTree(page) {
   const past = createPast();
   let boxes = /** @type {Box[]} */ ([]);
-  let layout = /** @type {import("./prefix_tree.js").Layout | null} */ (null);
-  let tree = /** @type {import("./prefix_tree.js").Tree} */ ({ runs: [], unknown: [] });
-  let read = /** @type {any[]} */ ([]);
+  let layout = /** @type {Layout | null} */ (null);
+  let tree = /** @type {Tree} */ ({ runs: [], unknown: [] });
+  let read = /** @type {unknown[]} */ ([]);
   let due = -Infinity;
   let later = 0;
 
-  /** Read anew only when tables or hashes may have changed; a large pool not at every step. */
+  /** Read anew only when tables or hashes may have changed; a large pool not at every step. @param {KnownView} view */
   function refresh({ state, history, engine }) {
     const { counts, victims } = state.blocks;
     const now = [state, state.step, state.queues.running.length, counts.referenced, counts.cached_idle, victims, history.chain.size];
@@ -103,11 +105,12 @@ export function createTree(page) {
 
     twin(view) {
       refresh(view);
+      /** @type {import("./table.js").Line[]} */
       const rows = layOut(tree, MOST_RUNS).bars.map(({ run }) => {
         const { depth, blocks, tokens, requests } = run;
         return { choice: choiceOf(run), cells: [depth, blocks.length, count(tokens), requests.map(requestName).join(", "), stateWords(run)] };
       });
-      if (tree.unknown.length) rows.push({ choice: undefined, cells: ["–", tree.unknown.length, "", "", "cached, place not known"] });
+      if (tree.unknown.length) rows.push({ cells: ["–", tree.unknown.length, "", "", "cached, place not known"] });
       return { columns: ["depth", "blocks", "tokens", "requests", "state"], rows };
     },
 
@@ -116,14 +119,14 @@ export function createTree(page) {
   };
 }
 
-/** What a run is part of: its request, or where several hold it or nobody does, its last block. @param {Run} run */
+/** What a run is part of: its request, or where several hold it or nobody does, its last block. @param {Run} run @returns {Choice} */
 function choiceOf({ requests, blocks }) {
-  return requests.length === 1 ? { kind: "request", id: requests[0] } : { kind: "block", id: blocks.at(-1) };
+  return requests.length === 1 ? { kind: "request", id: requests[0] } : { kind: "block", id: blocks[blocks.length - 1] };
 }
 
 // -- where bars are ------------------------------------------------------------------------------
 
-/** @returns {Box[]} */
+/** @param {Layout} layout @param {Size} size @returns {Box[]} */
 function boxesOf({ bars, rows, columns }, size) {
   const high = Math.min(ROW.most, size.height / Math.max(1, rows));
   const wide = Math.min(WIDEST, (size.width - NAME) / columns);
@@ -137,17 +140,19 @@ function boxesOf({ bars, rows, columns }, size) {
 
 // -- drawing -------------------------------------------------------------------------------------
 
+/** @param {Box} box @param {KnownView} view */
 function isLit({ run }, { lit }) {
   return lit.any && run.blocks.some((block) => lit.blocks.has(block));
 }
 
+/** @param {Canvas} g @param {Box} box @param {string} colour */
 function outline(g, { x, y, width, height }, colour) {
   g.strokeStyle = colour;
   g.lineWidth = 1.5;
   g.strokeRect(x - 0.25, y - 0.25, width + 0.5, height + 0.5);
 }
 
-/** @param {Box} box */
+/** @param {Canvas} g @param {Box} box @param {KnownView} view */
 function drawBox(g, box, view) {
   const { run, x, y, width, height } = box;
   const { palette, lit, state } = view;
@@ -160,7 +165,7 @@ function drawBox(g, box, view) {
     g.fillStyle = palette.hatch.cached;
     g.fillRect(x, y, width, height);
   }
-  hollow(g, x, y, width, height, run.requests.length === 1 ? (run.prompt < run.tokens ? inks.answerLine : inks.promptLine) : palette.cached);
+  hollow(g, x, y, width, height, inks && run.requests.length === 1 ? (run.prompt < run.tokens ? inks.answerLine : inks.promptLine) : palette.cached);
   if (run.requests.length > 1 && height > 6) hollow(g, x + 1, y + 1, width - 2, height - 2, palette.cached);
   drawLabel(g, box, palette);
   const dim = g.globalAlpha < 1;
@@ -171,10 +176,10 @@ function drawBox(g, box, view) {
   g.fillText(leafWord(run), x + width + 5, y + height / 2 + 1, NAME - 8);
 }
 
-/** Prompt tokens, generated ones, and room; a thin line between blocks where it can be seen. */
+/** Prompt tokens, generated ones, and room; a thin line between blocks where it can be seen. @param {Canvas} g @param {Box} box @param {Inks} inks @param {string} ground @param {number} size */
 function drawFill(g, { run, x, y, width, height }, inks, ground, size) {
   const places = run.blocks.length * size;
-  const at = (tokens) => Math.round((width * tokens) / places);
+  const at = (/** @type {number} */ tokens) => Math.round((width * tokens) / places);
   g.fillStyle = inks.prompt;
   g.fillRect(x, y, at(run.prompt), height);
   g.fillStyle = inks.answer;
@@ -184,7 +189,7 @@ function drawFill(g, { run, x, y, width, height }, inks, ground, size) {
   for (let i = 1; i < run.blocks.length; i += 1) g.fillRect(x + at(i * size), y, 1, height);
 }
 
-/** What came before is gone from the pool. */
+/** What came before is gone from the pool. @param {Canvas} g @param {Box} box @param {Palette} palette */
 function drawGap(g, { x, y, height }, palette) {
   g.strokeStyle = palette.muted;
   g.lineWidth = 1;
@@ -196,7 +201,7 @@ function drawGap(g, { x, y, height }, palette) {
   g.setLineDash([]);
 }
 
-/** As many words as fit, on a ground of their own. */
+/** As many words as fit, on a ground of their own. @param {Canvas} g @param {Box} box @param {Palette} palette */
 function drawLabel(g, { run, x, y, width, height }, palette) {
   if (height < 11) return;
   const blocks = plural(run.blocks.length, "block");
@@ -215,6 +220,7 @@ function drawLabel(g, { run, x, y, width, height }, palette) {
 
 // -- words ---------------------------------------------------------------------------------------
 
+/** @param {Run} run */
 function leafWord({ requests }) {
   if (requests.length === 1) return requestName(requests[0]);
   return requests.length ? plural(requests.length, "request") : "cached";

@@ -1,5 +1,12 @@
-/** The KV map in words: what a block, a tile and the whole pool hold. Hints, the line of detail, the table and the strip agree. */
+/**
+ * The KV map in words: what a block, a tile and the whole pool hold. Hints, the line of detail, the table and the strip agree.
+ *
+ * @import {KnownView, State, View} from "./types.js"
+ * @import {Tenure} from "./kv_tenure.js"
+ * @import {Tile} from "./kv_tiles.js"
+ */
 
+import { find } from "./dom.js";
 import { bytesText, count, percent, plural, requestName } from "./format.js";
 import { holdersOf, readFill } from "./kv_fill.js";
 import { stepNumber } from "./history.js";
@@ -9,13 +16,14 @@ import { poolUse } from "./metrics.js";
 /** Earlier owners of a block that are told. */
 const EARLIER = 4;
 
+/** @param {number} id @param {Pick<State, "blocks">} state */
 export function stateWord(id, { blocks }) {
   if (blocks.refs[id] > 1) return "shared";
   if (blocks.refs[id] === 1) return "referenced";
   return blocks.hashes[id] === null ? "free" : "cached, idle";
 }
 
-/** "block 7 · referenced · 12 of 16 tokens (prompt), logical block 3 · held by R2 · for 28 steps". */
+/** "block 7 · referenced · 12 of 16 tokens (prompt), logical block 3 · held by R2 · for 28 steps". @param {number} id @param {KnownView} view */
 export function blockWords(id, view) {
   const { state } = view;
   const holders = holdersOf(state, id);
@@ -39,17 +47,17 @@ export function blockWords(id, view) {
   return parts.join(" · ");
 }
 
-/** How long it has been held, or idle, in steps; nothing where that was not heard. */
+/** How long it has been held, or idle, in steps; nothing where that was not heard. @param {Tenure[]} known @param {unknown[]} holders @param {KnownView} view */
 function ageWords(known, holders, { column }) {
   const held = known.filter(({ to }) => to === null);
   if (holders.length) return held.length < holders.length ? null : `for ${plural(column + 1 - Math.min(...held.map(({ from }) => from)), "step")}`;
   if (!known.length) return null;
-  return `let go ${plural(Math.max(0, column + 1 - Math.max(...known.map(({ to }) => to))), "step")} ago`;
+  return `let go ${plural(Math.max(0, column + 1 - Math.max(...known.map(({ to }) => to ?? 0))), "step")} ago`;
 }
 
-/** "R3 steps 12–40". */
+/** "R3 steps 12–40". @param {Tenure} tenure @param {KnownView} view */
 function tenureWords({ id, from, to }, { history }) {
-  const [first, last] = [stepNumber(history, from), stepNumber(history, Math.max(from, to - 1))];
+  const [first, last] = [stepNumber(history, from), stepNumber(history, Math.max(from, (to ?? 0) - 1))];
   return `${requestName(id)} ${first === last ? `step ${count(first)}` : `steps ${count(first)}–${count(last)}`}`;
 }
 
@@ -58,12 +66,12 @@ export function rangeWords(range) {
   return `${count(range.first)}–${count(range.first + range.count - 1)}`;
 }
 
-/** How full its referenced blocks are. @param {import("./kv_tiles.js").Tile} tile */
+/** How full its referenced blocks are. @param {Tile} tile @param {number} size */
 export function filledShare({ tokens, referenced }, size) {
   return referenced ? percent(tokens / (referenced * size)) : "–";
 }
 
-/** @param {import("./kv_tiles.js").Tile} tile */
+/** @param {Tile} tile @param {KnownView} view */
 export function tileWords(tile, { state, choice }) {
   const { count: all, referenced, shared, idle, lit } = tile;
   const held = referenced ? `, ${filledShare(tile, state.blocks.block_size)} filled${shared ? `, ${count(shared)} shared` : ""}` : "";
@@ -74,7 +82,11 @@ export function tileWords(tile, { state, choice }) {
   return parts.join(" · ");
 }
 
-/** The line below the picture. @param {{each: number | null, hidden: number}} drawn what of the pool it shows */
+/**
+ * The line below the picture.
+ * @param {KnownView} view
+ * @param {{each: number | null, hidden: number}} drawn what of the pool it shows
+ */
 export function detailWords(view, { each, hidden }) {
   const { choice, state } = view;
   if (!state) return "";
@@ -90,9 +102,9 @@ export function detailWords(view, { each, hidden }) {
   return "Click a block to see its hash and owners, or a request to see its block table.";
 }
 
-/** The strip that sums to 100 %, and what it means in tokens and MiB. */
+/** The strip that sums to 100 %, and what it means in tokens and MiB. @param {HTMLElement} root @param {View} view */
 export function drawStrip(root, view) {
-  const strip = root.querySelector(".strip");
+  const strip = find(root, ".strip");
   strip.hidden = !view.state;
   if (!view.state) return;
   const use = poolUse(view.state);
@@ -100,25 +112,25 @@ export function drawStrip(root, view) {
   const size = view.state.blocks.block_size;
   const parts = { prompt: use.promptTokens / size, answer: (use.tokens - use.promptTokens) / size, empty: (use.places - use.tokens) / size };
   for (const [name, blocks] of Object.entries({ ...parts, cached_idle: use.cached_idle, free: use.free })) {
-    const part = strip.querySelector(`[data-part="${name}"]`);
+    const part = find(strip, `[data-part="${name}"]`);
     part.style.flexGrow = String(blocks);
     part.hidden = blocks === 0;
   }
-  const names = ["referenced", "cached_idle", "free"];
+  const names = /** @type {const} */ (["referenced", "cached_idle", "free"]);
   const shares = shareWords(names.map((name) => use[name]));
   names.forEach((name, i) => {
-    const figure = root.querySelector(`[data-figure="${name}"]`);
+    const figure = find(root, `[data-figure="${name}"]`);
     const amount = bytes === null ? "" : ` · ${bytesText(use[name] * bytes)}`;
     figure.textContent = `${shares[i]} · ${plural(use[name], "block")}${amount}`;
   });
   const saved = use.savedBlocks ? `${plural(use.savedBlocks, "block")}${bytes === null ? "" : `, ${bytesText(use.savedBlocks * bytes)}`}` : "nothing";
   const memory = view.hello?.memory;
   const each = memory?.kv_dtype && memory.kv_dtype !== "none" ? ` of ${count(memory.bytes_per_token - (memory.draft_bytes_per_token ?? 0))} bytes (${memory.kv_dtype})` : "";
-  root.querySelector('[data-figure="tokens"]').textContent = `${count(use.tokens)} tokens in ${count(use.places)} places${each}`;
-  root.querySelector('[data-figure="saved"]').textContent = saved;
+  find(root, '[data-figure="tokens"]').textContent = `${count(use.tokens)} tokens in ${count(use.places)} places${each}`;
+  find(root, '[data-figure="saved"]').textContent = saved;
 }
 
-/** Amounts as shares of their sum, in tenths of a per cent that add up to 100 %: what is cut off goes where most of it was. */
+/** Amounts as shares of their sum, in tenths of a per cent that add up to 100 %: what is cut off goes where most of it was. @param {number[]} amounts */
 export function shareWords(amounts) {
   const sum = amounts.reduce((total, amount) => total + amount, 0);
   if (sum === 0) return amounts.map(() => percent(0));

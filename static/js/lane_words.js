@@ -1,5 +1,7 @@
 /**
  * A lane in words and as a table row: the same facts as its picture, at the moment shown.
+ *
+ * @import {KnownView, Lane, RequestFacts, Timings} from "./types.js"
  */
 
 import { count, duration, finishWords, NONE, plural, requestName } from "./format.js";
@@ -24,22 +26,23 @@ export const LANE_COLUMNS = [
   "end",
 ];
 
-/** What is known of a lane's request at the moment shown. */
+/** What is known of a lane's request at the moment shown. @param {Lane} lane @param {KnownView} view */
 export function factsOf(lane, { store, state }) {
   return store.held ? (state.requests[lane.id] ?? lane.facts) : lane.facts;
 }
 
-/** A lane as it was at the moment shown. */
+/** A lane as it was at the moment shown. @param {Lane} lane @param {KnownView} view */
 function laneOf(lane, { store, history, until }) {
   return store.held ? laneAt(lane, history, until) : lane;
 }
 
-/** One row of the table twin. */
+/** One row of the table twin. @param {Lane} whole @param {KnownView} view */
 export function laneCells(whole, view) {
   const lane = laneOf(whole, view);
   const facts = factsOf(whole, view);
+  /** @type {Partial<Timings>} */
   const times = facts.timings ?? {};
-  const ms = (us) => (us === null || us === undefined ? NONE : (us / 1000).toFixed(1));
+  const ms = (/** @type {number | null | undefined} */ us) => (us === null || us === undefined ? NONE : (us / 1000).toFixed(1));
   const queue = facts.scheduled_us === null ? null : facts.scheduled_us - facts.arrival_us;
   const ttft = facts.first_token_us === null ? null : facts.first_token_us - facts.arrival_us;
   return [
@@ -59,28 +62,29 @@ export function laneCells(whole, view) {
   ];
 }
 
+/** @param {Lane} lane @param {RequestFacts} facts @param {KnownView} view */
 function firstWords(lane, facts, { history }) {
   if (lane.first !== null) return `step ${count(stepNumber(history, lane.first))}`;
   return facts.first_token_us === null ? NONE : "before this page";
 }
 
-/** How it ended, as far as the moment shown knows. */
+/** How it ended, as far as the moment shown knows. @param {Lane} lane @param {RequestFacts} facts */
 function endWords(lane, facts) {
   if (facts.finish_reason) return finishWords(facts.finish_reason, facts.finish_detail);
   return lane.end?.detail === "engine lost" ? "error · engine lost" : null;
 }
 
-/** "TPOT 41 ms × 63", "… so far" while it runs; null when there is none yet, or when the gate had a hand in it. */
+/** "TPOT 41 ms × 63", "… so far" while it runs; null when there is none yet, or when the gate had a hand in it. @param {Lane} lane @param {KnownView} view */
 export function paceWords(lane, view) {
   const facts = factsOf(lane, view);
   const gaps = facts.num_output_tokens - 1;
-  if (lane.arrive > view.until || facts.first_token_us === null || gaps < 1) return null;
+  if (lane.arrive > view.until || facts.first_token_us === null || facts.last_token_us === null || gaps < 1) return null;
   if (facts.timings) return facts.timings.gated_us > 0 ? null : `TPOT ${duration(facts.timings.tpot_us)} × ${count(gaps)}`;
   const gated = gapsBetween(view.history, lane.first ?? Math.floor(lane.arrive), view.column).some((gap) => gap.gated && gap.request === lane.id);
   return gated ? null : `TPOT ${duration((facts.last_token_us - facts.first_token_us) / gaps)} × ${count(gaps)} so far`;
 }
 
-/** One sentence of facts about a lane. */
+/** One sentence of facts about a lane. @param {Lane} whole @param {KnownView} view */
 export function factWords(whole, view) {
   if (whole.arrive > view.until) return "has not arrived yet at this step";
   const lane = laneOf(whole, view);
@@ -97,6 +101,6 @@ export function factWords(whole, view) {
   if (facts.num_preemptions) parts.push(`preempted ${facts.num_preemptions}×, ${count(facts.num_lost_tokens)} tok to recompute`);
   const end = endWords(lane, facts);
   if (end) parts.push(end);
-  if (times?.gated_us > 0) parts.push(`held by the gate for ${duration(times.gated_us)}: its times are not measurements`);
+  if (times && times.gated_us > 0) parts.push(`held by the gate for ${duration(times.gated_us)}: its times are not measurements`);
   return parts.join(" · ");
 }

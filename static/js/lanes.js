@@ -2,28 +2,33 @@
  * Lanes: what became of each request, on the axis of columns (see history.js). What happens between two steps sits on
  * the boundary. `laneAt` is a lane as it was at a past moment.
  *
- * @typedef {Object<string, any>} Json
+ * @import {FinishReason, RequestFacts, Row, State} from "./types.js"
+ * @import {History} from "./history.js"
+ *
  * @typedef {Object} Lane
  * @property {string} id
  * @property {number} row          packed row on the timeline
  * @property {number} arrive       boundary of its arrival
  * @property {boolean} late        we joined when it was already there
  * @property {Array<{from: number, to: number | null, kind: "queued" | "preempted", lost: number}>} waits
- * @property {Array<{slot: number, from: number, to: number | null, out: "finished" | "preempted" | null, cached?: number}>} stays `cached`: tokens found when it got its slot
+ * @property {Array<{slot: number | null, from: number, to: number | null, out: "finished" | "preempted" | null, cached?: number}>} stays `cached`: tokens found when it got its slot
  * @property {number} chunks       prefill rows so far
  * @property {number} drafted      tokens guessed for it, and how many of them were right
  * @property {number} accepted
  * @property {number | null} first column of the first token
  * @property {number | null} last  column of the last token
- * @property {{at: number, reason: string | null, detail: string | null} | null} end
- * @property {Json} facts          the request's record in the state, kept after the state forgets it
+ * @property {{at: number, reason: FinishReason | null, detail: string | null} | null} end
+ * @property {RequestFacts} facts          the request's record in the state, kept after the state forgets it
  */
 
 /** Columns kept free after a finished lane, for its label. */
 const LABEL_COLUMNS = 22;
 const KEPT = 4000;
 
-/** A lane for a request that arrives, or that was there when we came. */
+/**
+ * A lane for a request that arrives, or that was there when we came.
+ * @param {History} history @param {RequestFacts} facts @param {number} at @param {boolean} late
+ */
 export function openLane(history, facts, at, late) {
   const waiting = facts.status === "waiting";
   const preempted = facts.num_preemptions > 0;
@@ -44,10 +49,16 @@ export function openLane(history, facts, at, late) {
     facts,
   };
   history.lanes.set(facts.id, lane);
-  if (history.lanes.size > KEPT) history.lanes.delete(history.lanes.keys().next().value);
+  if (history.lanes.size > KEPT) deleteOldest(history.lanes);
   return lane;
 }
 
+/** @param {Map<any, any>} known */
+export function deleteOldest(known) {
+  known.delete(known.keys().next().value);
+}
+
+/** @param {History} history @param {number} at */
 function takeRow(history, at) {
   let row = history.rowFree.findIndex((free) => free <= at);
   if (row < 0) row = history.rowFree.length;
@@ -55,7 +66,7 @@ function takeRow(history, at) {
   return row;
 }
 
-/** A row of a step that was just heard. */
+/** A row of a step that was just heard. @param {History} history @param {Row} row @param {number} column */
 export function markRow(history, row, column) {
   const lane = history.lanes.get(row.request);
   if (!lane) return;
@@ -65,7 +76,10 @@ export function markRow(history, row, column) {
   lane.last = column;
 }
 
-/** A row of a step that is heard of only now: from before the page was opened, or from a gap. */
+/**
+ * A row of a step that is heard of only now: from before the page was opened, or from a gap.
+ * @param {History} history @param {Row} row @param {number} column @param {State} state
+ */
 export function extendLane(history, row, column, state) {
   const facts = state.requests[row.request];
   const lane = history.lanes.get(row.request) ?? (facts && openLane(history, facts, column, true));
@@ -82,22 +96,26 @@ export function extendLane(history, row, column, state) {
   lane.last = Math.max(lane.last ?? column, column);
 }
 
+/** @param {Lane} lane @param {Row} row */
 function addRow(lane, row) {
   if (row.phase === "prefill") lane.chunks += 1;
   lane.drafted += row.drafted;
   lane.accepted += row.accepted;
 }
 
+/** @param {Lane} lane @param {number} at */
 export function closeWait(lane, at) {
   const wait = lane.waits.at(-1);
   if (wait && wait.to === null) wait.to = at;
 }
 
+/** @param {Lane} lane @param {number} at @param {"finished" | "preempted"} out */
 export function closeStay(lane, at, out) {
   const stay = lane.stays.at(-1);
   if (stay && stay.to === null) Object.assign(stay, { to: at, out });
 }
 
+/** @param {History} history @param {Lane} lane @param {number} at @param {FinishReason | null} reason @param {string | null} detail */
 export function endLane(history, lane, at, reason, detail) {
   closeWait(lane, at);
   closeStay(lane, at, "finished");
@@ -115,13 +133,14 @@ export function isLive(lane, until) {
 /**
  * What had come of a lane by a moment.
  * @param {Lane} lane
- * @param {{steps: Map<number, Json>}} history
+ * @param {Pick<History, "steps">} history
  * @param {number} until boundaries above it lie ahead
  * @returns {Lane}
  */
 export function laneAt(lane, history, until) {
-  const over = (column) => (column !== null && column < until ? column : null);
+  const over = (/** @type {number | null} */ column) => (column !== null && column < until ? column : null);
   if (Math.max(lane.end?.at ?? 0, lane.last ?? 0) <= until && lane.end) return lane;
+  /** @type {Lane} */
   const then = { ...lane, chunks: 0, drafted: 0, accepted: 0, first: over(lane.first), last: null, end: null };
   for (let column = Math.max(Math.floor(lane.arrive), firstKept(history)); column < until; column += 1) {
     const row = history.steps.get(column)?.rows.find(({ request }) => request === lane.id);
@@ -132,6 +151,7 @@ export function laneAt(lane, history, until) {
   return then;
 }
 
+/** @param {Pick<History, "steps">} history */
 function firstKept({ steps }) {
   return steps.keys().next().value ?? Infinity;
 }

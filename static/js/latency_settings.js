@@ -12,13 +12,17 @@ const DEFAULTS = { view: "requests", ttft: "2000", tpot: "200" };
 
 /** @returns {Settings} */
 export function readSettings() {
+  /** @type {Object<string, unknown>} */
   let kept = {};
   try {
     kept = JSON.parse(readKept(KEY) ?? "{}") ?? {};
   } catch {
     kept = {}; // written by something else
   }
-  const text = (name) => (typeof kept[name] === "string" ? kept[name] : DEFAULTS[name]);
+  const text = (/** @type {"ttft" | "tpot"} */ name) => {
+    const typed = kept[name];
+    return typeof typed === "string" ? typed : DEFAULTS[name];
+  };
   return { view: kept.view === "gaps" ? "gaps" : "requests", ttft: text("ttft"), tpot: text("tpot") };
 }
 

@@ -1,4 +1,8 @@
-/** The finished requests that latencies are told of, in the header and in the Latency panel. */
+/**
+ * The finished requests that latencies are told of, in the header and in the Latency panel.
+ *
+ * @import {History, Timings} from "./types.js"
+ */
 
 import { classOf } from "./classes.js";
 import { finishedUntil } from "./history.js";
@@ -7,13 +11,13 @@ import { samplesOf } from "./metrics.js";
 /** Percentiles are over the last this many finished requests that the page has heard of, up to the moment shown. */
 export const WINDOW = 200;
 
-/** The finished requests of the window that ends at a moment, of one class or ("") of all. */
+/** The finished requests of the window that ends at a moment, of one class or ("") of all. @param {History} history @param {number} until */
 export function windowOf(history, until, kind = "") {
   const finished = finishedUntil(history, until);
   return (kind ? finished.filter((sample) => classOf(sample) === kind) : finished).slice(-WINDOW);
 }
 
-/** The samples of that window, for one timing. */
+/** The samples of that window, for one timing. @param {History} history @param {number} until @param {keyof Timings} name */
 export function windowSamples(history, until, name) {
   return samplesOf(windowOf(history, until), name);
 }

@@ -4,19 +4,22 @@
  *
  * The only file with dynamic imports: each is awaited and has a literal path relative to this file, so that scripts can
  * still be joined (app/joined.py). A section that is mounted has `data-mounted`.
+ *
+ * @import {Page} from "./types.js"
  */
 
+import { byId, findAll } from "./dom.js";
 import { mountPanel } from "./frame.js";
 
 const NARROW = "(max-width: 640px)";
 /** So much of the window's height ahead. */
 const NEAR = "50%";
 
-/** By the section's id: load it and mount it. */
+/** By the section's id: load it and mount it. @type {Object<string, (page: Page) => Promise<void>>} */
 const PANELS = {
   async kv(page) {
     const { mountKv } = await import("./panels/kv_panel.js");
-    page.kv = mountKv(page, page.texts);
+    if (page.texts) page.kv = mountKv(page, page.texts);
   },
   async anatomy(page) {
     const { anatomy } = await import("./panels/anatomy.js");
@@ -65,22 +68,26 @@ const PANELS = {
 };
 
 /**
- * @param {any} page
+ * @param {Page} page
  * @returns {{load: (id: string) => Promise<void>, pending: () => string[]}} `pending`: those that are about to be mounted
  */
 export function mountLater(page) {
-  const sections = new Map(Object.keys(PANELS).map((id) => [id, document.getElementById(`panel-${id}`)]));
+  const sections = new Map(Object.keys(PANELS).map((id) => [id, byId(`panel-${id}`)]));
   /** @type {Map<string, Promise<void>>} */
   const loads = new Map();
+  /** @type {Set<string>} */
   const pending = new Set();
 
+  /** @param {string} id */
   function load(id) {
-    if (!loads.has(id)) loads.set(id, mount(id));
-    return loads.get(id);
+    const loading = loads.get(id) ?? mount(id);
+    loads.set(id, loading);
+    return loading;
   }
 
+  /** @param {string} id */
   async function mount(id) {
-    const section = sections.get(id);
+    const section = byId(`panel-${id}`);
     pending.add(id);
     try {
       await PANELS[id](page);
@@ -93,7 +100,7 @@ export function mountLater(page) {
     page.loop.invalidateNow();
   }
 
-  for (const section of sections.values()) section.querySelectorAll("details.twin").forEach((twin) => (twin.open = false));
+  for (const section of sections.values()) for (const twin of findAll(section, "details.twin", HTMLDetailsElement)) twin.open = false;
   if (window.matchMedia(NARROW).matches || "only" in document.body.dataset) whenNear(sections, load);
   else {
     for (const id of sections.keys()) pending.add(id);
@@ -102,15 +109,16 @@ export function mountLater(page) {
   return { load, pending: () => [...pending] };
 }
 
-/** Call once for each section, when it comes near the window. */
+/** Call once for each section, when it comes near the window. @param {Map<string, HTMLElement>} sections @param {(id: string) => void} load */
 function whenNear(sections, load) {
+  /** @type {Map<Element, string>} */
   const ids = new Map([...sections].map(([id, section]) => [section, id]));
   const observer = new IntersectionObserver(
     (entries) => {
       for (const { target, isIntersecting } of entries) {
         if (!isIntersecting) continue;
         observer.unobserve(target);
-        load(ids.get(target));
+        load(ids.get(target) ?? "");
       }
     },
     { rootMargin: `${NEAR} 0px` },

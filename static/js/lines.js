@@ -3,15 +3,17 @@
  * opens one; Enter does it, Esc closes it, and the focus goes back to where it was.
  */
 
+import { byId, field as fieldOf, find } from "./dom.js";
+
 /**
  * @param {string} id of the form
  * @param {(text: string) => Promise<string> | string} act returns why it was not done, or ""
  * @returns {() => void} opens it
  */
 export function mountLine(id, act) {
-  const form = /** @type {HTMLFormElement} */ (document.getElementById(id));
-  const field = /** @type {HTMLInputElement} */ (form.elements.namedItem("text"));
-  const error = form.querySelector(".error");
+  const form = byId(id, HTMLFormElement);
+  const field = fieldOf(form, "text");
+  const error = find(form, ".error");
   let before = /** @type {Element | null} */ (null);
 
   function close() {
@@ -32,7 +34,7 @@ export function mountLine(id, act) {
     event.preventDefault();
     close();
   });
-  form.querySelector("[data-close]").addEventListener("click", close);
+  find(form, "[data-close]").addEventListener("click", close);
   return () => {
     if (form.hidden) before = document.activeElement;
     form.hidden = false;

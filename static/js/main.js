@@ -1,10 +1,13 @@
 /**
  * The page, put together: store ← socket, panels ← loop, and what keys and buttons do.
+ *
+ * @import {Engine, Page, Palette, View} from "./types.js"
  */
 
 import { createAxis } from "./axis.js";
 import { createCompare } from "./compare.js";
 import { exportRecording, mountControls, moveGate, say, setMark } from "./controls.js";
+import { byId, find as findElement } from "./dom.js";
 import { mountEmbed } from "./embed.js";
 import { findIn } from "./find.js";
 import { mountPanel } from "./frame.js";
@@ -41,14 +44,14 @@ store.hub = document.body.dataset.hub ?? null;
 const selection = createSelection();
 const watch = createWatch();
 const axis = createAxis();
-let palette = null;
+let palette = /** @type {Palette | null} */ (null);
 
 const theme = mountTheme(() => {
   palette = null;
   loop.invalidateNow();
 });
 
-/** What panels draw, looked up once per frame. */
+/** What panels draw, looked up once per frame. @returns {View} */
 function view() {
   palette ??= readPalette(canvasZoom() * (window.devicePixelRatio || 1));
   const { engine } = store;
@@ -72,12 +75,12 @@ function view() {
     palette,
     byOwner: owners.on,
     choice,
-    lit: lit(choice, state, engine?.history),
+    lit: lit(choice, state, engine?.history ?? null),
     page,
   };
 }
 
-/** Why a panel has no data yet. */
+/** Why a panel has no data yet. @param {Engine | null} engine */
 function whyNothing(engine) {
   if (!engine) return "No data: no engine has connected yet.";
   if (engine.about.status === "loading") return "No data yet: the engine is loading its model.";
@@ -86,6 +89,7 @@ function whyNothing(engine) {
 }
 
 const loop = createLoop(view);
+/** @type {Page} */
 const page = {
   loop,
   selection,
@@ -94,6 +98,7 @@ const page = {
   tip: createTip(),
   watch,
   /** Panels that are asked for something, once they are mounted (later.js). */
+  texts: null,
   latency: null,
   kv: null,
   lanesBelow: 0,
@@ -122,7 +127,7 @@ const presenter = mountPresenter(menu.button("present"));
 mountPermalink({ ...page, travel, say, showGaps: () => later.load("latency").then(() => page.latency?.show("gaps")) });
 
 /** The moment at which choosing something stopped the view: clearing the choice lets it go on. */
-let stoppedAt = null;
+let stoppedAt = /** @type {import("./store.js").Moment | null} */ (null);
 selection.subscribe((choice) => {
   if (choice?.kind === "step") travel.goTo(choice.column);
   else if (choice && !store.held) {
@@ -134,7 +139,7 @@ selection.subscribe((choice) => {
 
 /** The widest picture with a time axis. */
 function slotsPlot() {
-  return { left: 0, right: document.querySelector("#panel-slots canvas").clientWidth / canvasZoom() - slots.gutter };
+  return { left: 0, right: findElement(document, "#panel-slots canvas").clientWidth / canvasZoom() - slots.gutter };
 }
 
 function holdView() {
@@ -162,6 +167,7 @@ function move(action) {
   moveGate(action);
 }
 
+/** @param {string} text */
 function find(text) {
   const { choice, why } = findIn(text, view());
   if (choice && !same(selection.choice, choice)) selection.set(choice);
@@ -173,13 +179,13 @@ function exportNow() {
   else say("There is nothing to export yet: no engine has said anything.");
 }
 
-const help = document.getElementById("help");
+const help = byId("help", HTMLDialogElement);
 const stage = { present: presenter.toggle, full: toggleFullScreen, owner: owners.toggle, find: mountLine("find", find) };
 const controls = { mark: mountLine("mark", setMark), export: exportNow };
 menu.mount({ ...stage, ...controls });
-document.getElementById("live").addEventListener("click", backToLive);
-document.getElementById("theme").addEventListener("click", theme.toggle);
-document.getElementById("help-open").addEventListener("click", () => help.showModal());
+byId("live").addEventListener("click", backToLive);
+byId("theme").addEventListener("click", theme.toggle);
+byId("help-open").addEventListener("click", () => help.showModal());
 mountKeys({
   toggleHold: () => (store.held ? backToLive() : holdView()),
   live: backToLive,
@@ -219,7 +225,7 @@ connect({
   },
 });
 
-/** What is on the page is over: another server answers, and numbers its requests anew; or the stage was reset. */
+/** What is on the page is over: another server answers, and numbers its requests anew; or the stage was reset. @param {string} why */
 function startAnew(why) {
   prompts.reset();
   page.compare.put(null);
@@ -228,12 +234,13 @@ function startAnew(why) {
   say(why);
 }
 
+/** @param {View} view */
 function momentOf({ store, column, base, last }) {
   return { live: store.held === null, step: column - base, column, behind: last - column };
 }
 
 /** For tests and the curious: read only. */
-window.stepscope = Object.freeze({
+/** @type {any} */ (window).stepscope = Object.freeze({
   state: () => structuredClone(store.engine?.state ?? null),
   shown: () => structuredClone(store.shown),
   seq: () => store.engine?.seq ?? 0,

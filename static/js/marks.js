@@ -1,12 +1,17 @@
 /**
  * Marks that more than one canvas draws: hollow cells, ends, gaps, axis ticks. Each state has its own shape, so that
  * hue is never the only difference.
+ *
+ * @import {Canvas, KnownView, Palette, Plot, RequestFacts} from "./types.js"
  */
 
 import { count, NONE } from "./format.js";
 import { stepNumber } from "./history.js";
 
-/** An outlined cell, crisp at any pixel ratio. */
+/**
+ * An outlined cell, crisp at any pixel ratio.
+ * @param {Canvas} g @param {number} x @param {number} y @param {number} width @param {number} height @param {string} colour
+ */
 export function hollow(g, x, y, width, height, colour, line = 1) {
   g.strokeStyle = colour;
   g.lineWidth = line;
@@ -16,7 +21,10 @@ export function hollow(g, x, y, width, height, colour, line = 1) {
 /** What the ends of lanes look like. */
 export const CAP_WORDS = "Ends: ■ stop, ┃ length, ✕ cancelled, ▲ error.";
 
-/** Where a lane or a stay ends, a shape per reason; none where the reason was not heard. */
+/**
+ * Where a lane or a stay ends, a shape per reason; none where the reason was not heard.
+ * @param {Canvas} g @param {number} x @param {number} y @param {number} height @param {string | null} reason @param {Palette} palette
+ */
 export function endCap(g, x, y, height, reason, palette) {
   const r = Math.min(4, height / 2);
   if (reason === "abort") {
@@ -42,7 +50,10 @@ export function endCap(g, x, y, height, reason, palette) {
   }
 }
 
-/** What lies ahead of the moment shown is pale, and the line before it is that moment. */
+/**
+ * What lies ahead of the moment shown is pale, and the line before it is that moment.
+ * @param {Canvas} g @param {Plot} plot @param {number} top @param {number} bottom @param {Pick<KnownView, "axis" | "palette" | "until">} view
+ */
 export function drawAhead(g, plot, top, bottom, { axis, palette, until }) {
   const x = Math.max(plot.left, axis.x(Math.ceil(until), plot));
   if (x >= plot.right) return;
@@ -54,7 +65,10 @@ export function drawAhead(g, plot, top, bottom, { axis, palette, until }) {
   g.fillRect(x - 0.5, top, 1, bottom - top);
 }
 
-/** Columns whose events never reached us, and the start of a new engine. */
+/**
+ * Columns whose events never reached us, and the start of a new engine.
+ * @param {Canvas} g @param {Plot} plot @param {number} top @param {number} bottom @param {KnownView} view
+ */
 export function drawBreaks(g, plot, top, bottom, { axis, history, palette }) {
   for (const gap of history.gaps) {
     const from = Math.max(plot.left, axis.x(gap.from, plot));
@@ -73,7 +87,7 @@ export function drawBreaks(g, plot, top, bottom, { axis, history, palette }) {
   }
 }
 
-/** Step numbers along the bottom. */
+/** Step numbers along the bottom. @param {Canvas} g @param {Plot} plot @param {number} y @param {KnownView} view */
 export function drawTicks(g, plot, y, { axis, history, palette }) {
   const { from, to } = axis.span(plot);
   const every = [5, 10, 20, 50, 100, 200, 500].find((n) => n * axis.px >= 76) ?? 1000;
@@ -88,7 +102,10 @@ export function drawTicks(g, plot, y, { axis, history, palette }) {
   }
 }
 
-/** The chosen step, as a column through the panel. */
+/**
+ * The chosen step, as a column through the panel.
+ * @param {Canvas} g @param {Plot} plot @param {number} top @param {number} bottom @param {KnownView} view
+ */
 export function drawChosenColumn(g, plot, top, bottom, { axis, lit, palette }) {
   if (lit.column === null) return;
   const x = axis.x(lit.column, plot);
@@ -96,7 +113,7 @@ export function drawChosenColumn(g, plot, top, bottom, { axis, lit, palette }) {
   hollow(g, x - 1, top, axis.px + 1, bottom - top, palette.fg, 1);
 }
 
-/** Words that stay legible over lines. */
+/** Words that stay legible over lines. @param {Canvas} g @param {string} words @param {number} x @param {number} y @param {Palette} palette */
 export function write(g, words, x, y, palette) {
   g.strokeStyle = palette.well;
   g.lineWidth = 4;
@@ -106,7 +123,7 @@ export function write(g, words, x, y, palette) {
   g.fillText(words, x, y);
 }
 
-/** "12/64", output tokens so far against the limit. */
+/** "12/64", output tokens so far against the limit. @param {RequestFacts | undefined} facts */
 export function outputShare(facts) {
   return facts ? `${facts.num_output_tokens}/${facts.max_tokens}` : NONE;
 }

@@ -2,7 +2,7 @@
  * What an engine's memory holds, in bytes, and what more would fit: sums of what `hello` says and what the state
  * counts, as METRICS defines them. Pure functions; what they say is derived.
  *
- * @typedef {Object<string, any>} Json
+ * @import {HelloFacts, State} from "./types.js"
  */
 
 import { poolUse } from "./metrics.js";
@@ -10,7 +10,7 @@ import { poolUse } from "./metrics.js";
 /**
  * The device's memory as parts that add up to `total`; `rest` is everything else on it, free memory included. What is
  * not known is null, and then `total` is what is known.
- * @param {Json} hello
+ * @param {Pick<HelloFacts, "memory" | "device">} hello
  */
 export function memoryOf({ memory, device }) {
   const { weights, kv_pool: pool } = memory;
@@ -23,7 +23,7 @@ export function memoryOf({ memory, device }) {
 /**
  * The pool in bytes: used, cached and free add up to it; of what is used, prompts and answers take their tokens, and
  * the rest is room in pages that were begun.
- * @param {Json} state @param {Json} hello
+ * @param {State} state @param {Pick<HelloFacts, "memory">} hello
  */
 export function poolOf(state, { memory: { bytes_per_block: page, bytes_per_token: token } }) {
   const { referenced, cached_idle: cached, free, total, tokens, promptTokens } = poolUse(state);
@@ -34,20 +34,20 @@ export function poolOf(state, { memory: { bytes_per_block: page, bytes_per_token
 /**
  * Without paging: room for `max_model_len` tokens held in one piece by every running request, and how many of those
  * would fit the pool at all.
- * @param {Json} state @param {Json} hello
+ * @param {State} state @param {Pick<HelloFacts, "memory">} hello
  */
 export function reservedOf({ queues, config: { max_model_len: longest } }, { memory }) {
   const each = longest * memory.bytes_per_token;
   return { longest, each, running: queues.running.length, bytes: queues.running.length * each, fit: Math.floor(memory.kv_pool / each) };
 }
 
-/** Tokens that the running requests have now, on average; null when nothing runs. @param {Json} state */
+/** Tokens that the running requests have now, on average; null when nothing runs. @param {Pick<State, "queues" | "requests">} state */
 export function meanTokens({ queues, requests }) {
   const lengths = queues.running.map((id) => requests[id].num_prompt_tokens + requests[id].num_output_tokens);
   return lengths.length ? lengths.reduce((sum, tokens) => sum + tokens, 0) / lengths.length : null;
 }
 
-/** How many more conversations of so many tokens fit, in pages that are free or only cached. @param {Json} state */
+/** How many more conversations of so many tokens fit, in pages that are free or only cached. @param {Pick<State, "blocks">} state @param {number} tokens */
 export function moreThatFit({ blocks: { counts, block_size: size } }, tokens) {
   return Math.floor((counts.free + counts.cached_idle) / Math.ceil(tokens / size));
 }

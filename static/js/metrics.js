@@ -1,6 +1,8 @@
 /**
  * Derived numbers, as METRICS defines them: percentiles over raw samples, rates over a stated window, the
  * invariant. Undefined is null and gives no sample. Pure functions.
+ *
+ * @import {State, StepFacts, Timings} from "./types.js"
  */
 
 import { readFill } from "./kv_fill.js";
@@ -9,6 +11,7 @@ import { readFill } from "./kv_fill.js";
 export const RATE_WINDOW_US = 2_000_000;
 
 /** Below this many samples a percentile says little and is greyed out. */
+/** @type {Object<number, number>} */
 export const ENOUGH = { 50: 1, 95: 20, 99: 100 };
 
 /**
@@ -24,10 +27,11 @@ export function percentile(sorted, p) {
 
 /**
  * The raw samples of one timing over finished requests; gated requests stay out, undefined gives none.
- * @param {Array<{timings: Object<string, number | null>}>} finished
- * @param {string} name for example "ttft_us"
+ * @param {Array<{timings: Timings}>} finished
+ * @param {keyof Timings} name for example "ttft_us"
  */
 export function samplesOf(finished, name) {
+  /** @type {number[]} */
   const values = [];
   for (const { timings } of finished) {
     if (timings.gated_us > 0) continue;
@@ -40,7 +44,7 @@ export function samplesOf(finished, name) {
 /**
  * Prefill and decode tokens per second over the window that ends now; two numbers, never one sum.
  * null when a step in the window was gated: such a rate would measure a hand on the gate.
- * @param {Iterable<Object<string, any>>} newestFirst steps
+ * @param {Iterable<StepFacts>} newestFirst steps
  * @param {number} nowUs engine time
  */
 export function rates(newestFirst, nowUs) {
@@ -58,7 +62,7 @@ export function rates(newestFirst, nowUs) {
 
 /**
  * Check the invariant of METRICS on the folded state; null when it holds, else what is wrong in words.
- * @param {Object<string, any>} state
+ * @param {State} state
  */
 export function brokenInvariant(state) {
   const { counts, refs, total } = state.blocks;
@@ -72,6 +76,7 @@ export function brokenInvariant(state) {
   return brokenQueues(state);
 }
 
+/** @param {State} state */
 function brokenQueues(state) {
   const seen = new Set();
   for (const id of [...state.queues.waiting, ...state.queues.running, ...state.finished]) {
@@ -82,7 +87,7 @@ function brokenQueues(state) {
   return lost === undefined ? null : `request ${lost} is in no queue`;
 }
 
-/** What the pool holds, in blocks and tokens. @param {Object<string, any>} state */
+/** What the pool holds, in blocks and tokens. @param {State} state */
 export function poolUse(state) {
   const { blocks } = state;
   let savedBlocks = 0;
@@ -101,13 +106,14 @@ export function poolUse(state) {
   };
 }
 
+/** @param {Uint16Array} values */
 function sum(values) {
   let total = 0;
   for (let i = 0; i < values.length; i += 1) total += values[i];
   return total;
 }
 
-/** Wall time of a step that no phase explains. */
+/** Wall time of a step that no phase explains. @param {StepFacts} step */
 export function otherUs(step) {
   let explained = 0;
   for (const phase in step.phases_us) explained += step.phases_us[phase];
@@ -119,7 +125,11 @@ export function otherUs(step) {
  * @param {Array<{wall_us: number, device_us?: number | null}>} steps
  */
 export function deviceShare(steps) {
-  const timed = steps.filter(({ device_us: us }) => us !== null && us !== undefined);
-  const wall = timed.reduce((sum, step) => sum + step.wall_us, 0);
-  return wall ? timed.reduce((sum, step) => sum + step.device_us, 0) / wall : null;
+  let [device, wall] = [0, 0];
+  for (const { device_us: us, wall_us } of steps) {
+    if (us === null || us === undefined) continue;
+    device += us;
+    wall += wall_us;
+  }
+  return wall ? device / wall : null;
 }

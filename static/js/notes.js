@@ -2,10 +2,19 @@
  * Notes: what happened around each step besides its rows, by column. Preemptions and admissions are said before their
  * step, first tokens and ends after it; here they are put where they belong, so that a step can be explained.
  *
- * @typedef {Object<string, any>} Json
- * @typedef {{preempted: Json[], admitted: Json[], resumed: Json[], first_token: Json[], finished: Json[]}} Notes
+ * @import {AdmittedEvent, FinishedEvent, FirstTokenEvent, PreemptedEvent, RequestEvent, ResumedEvent} from "./types.js"
+ *
+ * @typedef {Object} Notes
+ * @property {PreemptedEvent[]} preempted
+ * @property {AdmittedEvent[]} admitted
+ * @property {ResumedEvent[]} resumed
+ * @property {FirstTokenEvent[]} first_token
+ * @property {FinishedEvent[]} finished
+ *
+ * @typedef {RequestEvent & {step: number}} Placed with the number of the step that it belongs to
  */
 
+import { deleteOldest } from "./lanes.js";
 import { STEPS_KEPT } from "./tape.js";
 
 const KEPT = STEPS_KEPT;
@@ -13,7 +22,7 @@ const KEPT = STEPS_KEPT;
 /** Events that are said before the step that they belong to. */
 const BEFORE = new Set(["preempted", "admitted", "resumed"]);
 
-/** The step whose doing an event is, by the last step before it. */
+/** The step whose doing an event is, by the last step before it. @param {RequestEvent} event @param {number} last */
 export function stepOf(event, last) {
   return BEFORE.has(event.event) ? last + 1 : last;
 }
@@ -25,18 +34,18 @@ export function noNotes() {
 
 /**
  * @param {Map<number, Notes>} notes
- * @param {Json} event a `request` event
+ * @param {RequestEvent} event
  * @param {number} last column of the last step
  */
 export function takeNote(notes, event, last) {
   addNote(notes, event, stepOf(event, last));
-  if (notes.size > KEPT) notes.delete(notes.keys().next().value);
+  if (notes.size > KEPT) deleteOldest(notes);
 }
 
 /**
  * Notes from before the page was opened, each of which names its `step`. What was heard live too is not taken twice.
  * @param {Map<number, Notes>} notes
- * @param {Json[]} events
+ * @param {Placed[]} events
  * @param {number} base column of step 0
  * @returns {Map<number, Notes>} oldest first
  */
@@ -46,11 +55,12 @@ export function withOlderNotes(notes, events, base) {
   return new Map([...all].sort(([one], [other]) => one - other).slice(-KEPT));
 }
 
+/** @param {Map<number, Notes>} notes @param {RequestEvent} event @param {number} column */
 function addNote(notes, event, column) {
   if (!(event.event in noNotes())) return;
   if (event.event === "finished" && event.reason === "abort") return; // no step's doing
   let noted = notes.get(column);
   if (!noted) notes.set(column, (noted = noNotes()));
-  const known = noted[event.event];
+  const known = /** @type {RequestEvent[]} */ (noted[/** @type {keyof Notes} */ (event.event)]);
   if (known.every((other) => other.seq !== event.seq)) known.push(event);
 }

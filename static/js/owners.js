@@ -5,6 +5,7 @@
  */
 
 import { keepSetting, setting } from "./address.js";
+import { byId } from "./dom.js";
 
 export const OWNER_HUES = 8;
 const PANELS = ["slots", "kv"];
@@ -20,7 +21,7 @@ export function ownerHue(id) {
 
 /**
  * What a request's blocks are filled with: prompt tokens, generated ones, and the outline of either.
- * @param {string} id @param {{byOwner: boolean, palette: any}} view
+ * @param {string} id @param {{byOwner: boolean, palette: import("./palette.js").Palette}} view
  */
 export function blockInks(id, { byOwner, palette }) {
   if (!byOwner) return { prompt: palette.prefill, answer: palette.decode, promptLine: palette.prefill, answerLine: palette.decode };
@@ -29,7 +30,7 @@ export function blockInks(id, { byOwner, palette }) {
   return { prompt: own, answer: palette.ownerDots[hue], promptLine: own, answerLine: own };
 }
 
-/** @param {{loop: any}} page @param {HTMLElement} button shows whether it is on */
+/** @param {{loop: import("./render.js").Loop}} page @param {HTMLElement} button shows whether it is on */
 export function mountOwners({ loop }, button) {
   const labels = PANELS.map(headLabel);
   const mode = {
@@ -51,11 +52,12 @@ export function mountOwners({ loop }, button) {
 }
 
 /** Says in a panel's head what hue means there. */
+/** @param {string} panel */
 function headLabel(panel) {
   const label = document.createElement("span");
   label.className = "label";
   label.textContent = "colour: request";
   label.title = `Hue says whose it is: ${OWNER_HUES} hues in turn, by the request's number. Phase is shape: block and dot, solid and dotted. C changes it back.`;
-  document.getElementById(`title-${panel}`).after(label);
+  byId(`title-${panel}`).after(label);
   return label;
 }

@@ -5,26 +5,39 @@
 
 import { OWNER_HUES } from "./owners.js";
 
-const NAMES = ["prefill", "decode", "cached", "fault", "idle", "fg", "muted", "line", "well", "surface"];
+const NAMES = /** @type {const} */ (["prefill", "decode", "cached", "fault", "idle", "fg", "muted", "line", "well", "surface"]);
+
+/**
+ * @typedef {typeof NAMES[number] | "onAccent"} Colour
+ * @typedef {Record<Colour, string> & Patterns} Palette
+ *
+ * @typedef {Object} Patterns
+ * @property {Object<string, string>} phases
+ * @property {string[]} owners
+ * @property {CanvasPattern[]} ownerDots
+ * @property {Object<string, number>} rgba packed
+ * @property {string} font
+ * @property {string} smallFont
+ * @property {Record<"cached" | "fault" | "gap", CanvasPattern>} hatch
+ * @property {Object<string, CanvasPattern>} phaseHatch
+ * @property {number} scale
+ */
 
 /** @returns {Palette} */
 export function readPalette(scale = window.devicePixelRatio || 1) {
   const style = getComputedStyle(document.documentElement);
-  const hex = (name) => hexOf(style.getPropertyValue(`--${name}`).trim());
-  /** @type {Object<string, string>} */
-  const colour = {};
-  for (const name of NAMES) colour[name] = hex(name);
-  colour.onAccent = hex("on-accent");
+  const read = (/** @type {string} */ name) => style.getPropertyValue(`--${name}`).trim();
+  const hex = (/** @type {string} */ name) => hexOf(read(name));
+  const colour = /** @type {Record<Colour, string>} */ ({ ...Object.fromEntries(NAMES.map((name) => [name, hex(name)])), onAccent: hex("on-accent") });
   const owners = Array.from({ length: OWNER_HUES }, (_, i) => hex(`owner-${i + 1}`));
-  const phases = {};
-  for (const name of PHASES) phases[name] = hex(`phase-${name}`);
+  const phases = Object.fromEntries(PHASES.map((name) => [name, hex(`phase-${name}`)]));
   return {
     ...colour,
     phases,
     owners,
     rgba: { ...Object.fromEntries(NAMES.map((name) => [name, packed(colour[name])])), ...Object.fromEntries(owners.map((hex, i) => [`owner${i}`, packed(hex)])) },
-    font: `${style.getPropertyValue("--canvas-size").trim()} ${style.getPropertyValue("--sans").trim()}`,
-    smallFont: `${style.getPropertyValue("--canvas-small").trim()} ${style.getPropertyValue("--sans").trim()}`,
+    font: `${read("canvas-size")} ${read("sans")}`,
+    smallFont: `${read("canvas-small")} ${read("sans")}`,
     hatch: {
       cached: pattern(colour.cached, scale, "diagonal"),
       fault: pattern(colour.fault, scale, "cross"),
@@ -39,7 +52,7 @@ export function readPalette(scale = window.devicePixelRatio || 1) {
 /** The parts of a step in the order they happen; "other" is what is left of its wall time. */
 export const PHASES = ["schedule", "draft", "prepare", "forward", "sample", "update", "publish", "other"];
 
-/** A colour as "#rrggbb"; where the system imposes its colours (css/forced.css) it is a name that only the page knows. */
+/** A colour as "#rrggbb"; where the system imposes its colours (css/forced.css) it is a name that only the page knows. @param {string} colour */
 function hexOf(colour) {
   if (colour.startsWith("#")) return colour;
   const probe = document.createElement("i");
@@ -47,21 +60,22 @@ function hexOf(colour) {
   probe.hidden = true;
   probe.style.setProperty("color", colour);
   document.body.append(probe);
-  const [red, green, blue] = getComputedStyle(probe).color.match(/\d+/g);
+  const [red, green, blue] = getComputedStyle(probe).color.match(/\d+/g) ?? [];
   probe.remove();
   return `#${[red, green, blue].map((part) => Number(part).toString(16).padStart(2, "0")).join("")}`;
 }
 
-/** "#rrggbb" as the little-endian ABGR word that ImageData wants. */
+/** "#rrggbb" as the little-endian ABGR word that ImageData wants. @param {string} hex */
 export function packed(hex) {
   const n = Number.parseInt(hex.slice(1), 16);
   return ((255 << 24) | ((n & 0xff) << 16) | (n & 0xff00) | (n >> 16)) >>> 0;
 }
 
+/** @param {string} colour @param {number} scale @param {"diagonal" | "cross" | "dots" | "vertical" | "horizontal"} kind */
 function pattern(colour, scale, kind) {
   const size = Math.max(4, Math.round(5 * scale));
   const tile = new OffscreenCanvas(size, size);
-  const g = tile.getContext("2d");
+  const g = /** @type {OffscreenCanvasRenderingContext2D} */ (tile.getContext("2d"));
   g.strokeStyle = colour;
   g.fillStyle = colour;
   g.lineWidth = Math.max(1, scale * 1.2);
@@ -86,11 +100,7 @@ function pattern(colour, scale, kind) {
     }
   }
   g.stroke();
-  const made = g.createPattern(tile, "repeat");
+  const made = /** @type {CanvasPattern} */ (g.createPattern(tile, "repeat"));
   made.setTransform(new DOMMatrix().scale(1 / scale));
   return made;
 }
-
-/**
- * @typedef {Object<string, any>} Palette
- */

@@ -3,12 +3,14 @@
  * epoch, the step shown, what is chosen and compared, and how the axis stands. Live with nothing chosen there is
  * nothing to say.
  *
+ * @import {Axis, Choice, Loop, Selection, View} from "./types.js"
+ *
  * @typedef {Object} Place
  * @property {string} engine
  * @property {string} epoch
  * @property {number | null} step        null: live
  * @property {boolean} settled           after what the engine said of the step, too
- * @property {import("./selection.js").Choice | null} choice   a step is named by its number here
+ * @property {Choice | null} choice   a step is named by its number here
  * @property {number | null} a           step that the chosen one is compared with
  * @property {boolean} gaps              the Latency panel shows gaps
  * @property {number | null} right       step at the right edge of the axis
@@ -17,12 +19,12 @@
 
 import { epochAt } from "./history.js";
 
-/** @param {any} view what panels draw @returns {string} "#…", or "" when there is nothing to say */
+/** @param {View} view @returns {string} "#…", or "" when there is nothing to say */
 export function hashOf({ engine, history, store, choice, axis, page }) {
   const { held } = store;
-  if (!engine?.epoch || (held === null && choice === null)) return "";
+  if (!engine?.epoch || !history || (held === null && choice === null)) return "";
   const epoch = epochAt(history, held?.column ?? history.last);
-  const fields = new URLSearchParams({ engine: engine.id, epoch: epoch.id });
+  const fields = new URLSearchParams({ engine: engine.id, epoch: epoch.id ?? "" });
   if (held) {
     fields.set("step", String(held.column - epoch.base));
     if (Number.isInteger(held.until)) fields.set("settled", "1");
@@ -54,7 +56,7 @@ export function placeOf(hash) {
   };
 }
 
-/** @returns {import("./selection.js").Choice | null} */
+/** @param {string} text @returns {Choice | null} */
 function choiceOf(text) {
   const at = text.indexOf(":");
   const [kind, name] = [text.slice(0, at), text.slice(at + 1)];
@@ -65,27 +67,30 @@ function choiceOf(text) {
   return null;
 }
 
+/** @param {string | null} text */
 function whole(text) {
   return text !== null && /^\d{1,15}$/.test(text) ? Number(text) : null;
 }
 
 /**
  * Keep the address up to date, and go where it points when it is opened or changed.
- * @param {{loop: any, selection: any, axis: any, compare: any, travel: any, view: () => any, say: (text: string) => void, goLive: () => void, showGaps: () => void}} page
+ * @param {{loop: Loop, selection: Selection, axis: Axis, compare: import("./compare.js").Compare, travel: import("./travel.js").Travel,
+ *   view: () => View, say: (text: string) => void, goLive: () => void, showGaps: () => void}} page
  */
 export function mountPermalink({ loop, selection, axis, compare, travel, view, say, goLive, showGaps }) {
   let wanted = placeOf(location.hash);
   let written = location.hash;
 
-  /** Go there; once something is known of the engine. */
+  /** Go there; once something is known of the engine. @param {Place} place */
   function open(place) {
-    const { engine, history } = view();
-    const epoch = history.epochs.find(({ id }) => id === place.epoch);
-    if (place.engine !== engine.id || !epoch) {
+    const { engine, history, last } = view();
+    const epoch = history?.epochs.find(({ id }) => id === place.epoch);
+    if (place.engine !== engine?.id || !epoch) {
       say("That address is of an engine that has ended; this is the one that runs now.");
       return;
     }
     const { base } = epoch;
+    /** @type {Choice | null} */
     const choice = place.choice?.kind === "step" ? { kind: "step", column: base + place.choice.column } : place.choice;
     selection.clear();
     if (choice) selection.set(choice);
@@ -95,7 +100,7 @@ export function mountPermalink({ loop, selection, axis, compare, travel, view, s
       goLive();
       return;
     }
-    axis.place(base + Math.min(place.right ?? place.step + 1, history.last + 1 - base), place.px);
+    axis.place(base + Math.min(place.right ?? place.step + 1, last + 1 - base), place.px);
     travel.goTo(base + place.step, place.settled);
   }
 

@@ -4,7 +4,14 @@
  *
  * Where a referenced block stands is read off block tables; where a cached idle one stands, off the chain of hashes.
  *
- * @typedef {Object<string, any>} Json
+ * @import {Blocks, State} from "./types.js"
+ * @import {Chain, Link} from "./chain.js"
+ * @import {Fill} from "./kv_fill.js"
+ *
+ * @typedef {{block: number, index: number, parent: number | null, loose: boolean, requests: string[], children: Node[]}} Node a block
+ * @typedef {Map<number, Node>} Nodes by block
+ * @typedef {Map<string, number>} Order of the requests that run
+ *
  * @typedef {Object} Run
  * @property {number} depth      blocks before its first one
  * @property {number[]} blocks   in order
@@ -25,24 +32,27 @@ import { readFill } from "./kv_fill.js";
 /** More runs than this are not told apart by anybody. */
 export const MOST_RUNS = 400;
 
-/** @param {Json} state @param {import("./chain.js").Chain} chain @returns {Tree} */
+/** @param {State} state @param {Chain} chain @returns {Tree} */
 export function prefixTree(state, chain) {
   const nodes = heldNodes(state);
   const unknown = addIdle(nodes, state.blocks, chain);
+  /** @type {Node[]} */
   const roots = [];
-  for (const node of nodes.values()) (node.parent === null ? roots : nodes.get(node.parent).children).push(node);
+  for (const node of nodes.values()) ((node.parent === null ? undefined : nodes.get(node.parent))?.children ?? roots).push(node);
   const fill = readFill(state);
   const order = new Map(state.queues.running.map((id, i) => [id, i]));
   const about = { fill, size: state.blocks.block_size, order };
   return { runs: sorted(roots.map((root) => runFrom(root, about)), order), unknown };
 }
 
+/** @param {number} block @param {number} index @param {number | null} parent @param {boolean} loose @returns {Node} */
 function nodeOf(block, index, parent, loose) {
   return { block, index, parent, loose, requests: [], children: [] };
 }
 
-/** The blocks of all tables: block -> node. */
+/** The blocks of all tables. @param {State} state @returns {Nodes} */
 function heldNodes({ queues, requests }) {
+  /** @type {Nodes} */
   const nodes = new Map();
   for (const id of queues.running) {
     const table = requests[id].block_table;
@@ -55,32 +65,40 @@ function heldNodes({ queues, requests }) {
   return nodes;
 }
 
-/** The cached idle blocks, below the nearest of their predecessors that is there. @returns {number[]} those without a place */
+/** The cached idle blocks, below the nearest of their predecessors that is there. @param {Nodes} nodes @param {Blocks} blocks @param {Chain} chain @returns {number[]} those without a place */
 function addIdle(nodes, { hashes, refs }, chain) {
+  /** @type {Map<string, number>} */
   const holder = new Map();
+  /** @type {Array<{block: number, link: Link}>} */
   const idle = [];
+  /** @type {number[]} */
   const unknown = [];
   for (let block = 0; block < refs.length; block += 1) {
-    if (hashes[block] === null) continue;
-    holder.set(hashes[block], block);
-    if (refs[block] === 0) (chain.has(hashes[block]) ? idle : unknown).push(block);
+    const hash = hashes[block];
+    if (hash === null) continue;
+    holder.set(hash, block);
+    if (refs[block] > 0) continue;
+    const link = chain.get(hash);
+    if (link) idle.push({ block, link });
+    else unknown.push(block);
   }
-  const placed = (block) => block !== undefined && (refs[block] > 0 || chain.has(hashes[block]));
-  for (const block of idle) {
-    const { parent, index } = chain.get(hashes[block]);
+  const placed = (/** @type {number | undefined} */ block) => block !== undefined && (refs[block] > 0 || chain.has(hashes[block] ?? ""));
+  for (const { block, link } of idle) {
+    const { parent, index } = link;
     let above = parent;
     while (above !== null && !placed(holder.get(above))) above = chain.get(above)?.parent ?? null;
-    const before = above === null ? null : holder.get(above);
-    const known = before === null ? -1 : (nodes.get(before)?.index ?? chain.get(above).index);
+    const before = above === null ? null : (holder.get(above) ?? null);
+    const known = above === null || before === null ? -1 : (nodes.get(before)?.index ?? chain.get(above)?.index);
     nodes.set(block, nodeOf(block, index, before, known !== index - 1));
   }
   return unknown;
 }
 
-/** The run that begins with a block, and all that branches off it. */
+/** The run that begins with a block, and all that branches off it. @param {Node} first @param {{fill: Fill, size: number, order: Order}} about @returns {Run} */
 function runFrom(first, about) {
   const { fill, size, order } = about;
   const idle = first.requests.length === 0;
+  /** @type {Run} */
   const run = { depth: first.index, blocks: [], requests: first.requests, tokens: 0, prompt: 0, loose: first.loose, children: [] };
   let node = first;
   for (;;) {
@@ -95,10 +113,10 @@ function runFrom(first, about) {
   return run;
 }
 
-/** Most shared first; then in the order in which requests were admitted; cached ones last, long ones before short ones. */
+/** Most shared first; then in the order in which requests were admitted; cached ones last, long ones before short ones. @param {Run[]} runs @param {Order} order */
 function sorted(runs, order) {
-  const place = ({ requests }) => order.get(requests[0]) ?? Infinity;
-  const cached = (a, b) => Number(a.loose) - Number(b.loose) || b.blocks.length - a.blocks.length || a.blocks[0] - b.blocks[0];
+  const place = (/** @type {Run} */ { requests }) => order.get(requests[0]) ?? Infinity;
+  const cached = (/** @type {Run} */ a, /** @type {Run} */ b) => Number(a.loose) - Number(b.loose) || b.blocks.length - a.blocks.length || a.blocks[0] - b.blocks[0];
   return runs.sort((a, b) => b.requests.length - a.requests.length || (a.requests.length ? place(a) - place(b) : cached(a, b)));
 }
 
@@ -108,10 +126,12 @@ function sorted(runs, order) {
  * @returns {Layout}
  */
 export function layOut({ runs }, rows, most = MOST_RUNS) {
+  /** @type {Layout} */
   const laid = { bars: [], rows: 0, columns: 1, more: { branches: 0, blocks: 0 } };
   runs.forEach(place);
   return laid;
 
+  /** @param {Run} run */
   function place(run) {
     if (laid.rows >= rows || laid.bars.length >= most) {
       const left = countBelow(run);
@@ -128,6 +148,7 @@ export function layOut({ runs }, rows, most = MOST_RUNS) {
   }
 }
 
+/** @param {Run} run */
 function countBelow({ blocks, children }) {
   const total = { branches: children.length ? 0 : 1, blocks: blocks.length };
   for (const child of children) {

@@ -2,23 +2,26 @@
  * What the server still holds of an engine's past (GET /api/recording), read piece by piece, so that a long one does
  * not stop the page: a step from before it was opened, or from a gap, can be shown too.
  *
- * @typedef {Object<string, any>} Json
+ * @import {Event, KeyEvent, StepEvent} from "./types.js"
+ * @import {Placed} from "./notes.js"
+ *
+ * @typedef {[KeyEvent, ...Event[]]} Piece a keyframe and what followed it
  */
 
 import { stepOf } from "./notes.js";
 
 /**
  * @param {string} engine
- * @param {(events: Json[]) => void} segment called with each key and the events after it, oldest first
+ * @param {(events: Piece) => void} segment called with each key and the events after it, oldest first
  * @returns {Promise<boolean>} whether it could be read
  */
 export async function readRecording(engine, segment) {
   try {
     const response = await fetch(`/api/recording?engine=${encodeURIComponent(engine)}`);
     if (!response.ok || !response.body) return false;
-    let events = /** @type {Json[]} */ ([]);
+    let events = /** @type {Event[]} */ ([]);
     const end = () => {
-      if (events[0]?.kind === "key") segment(events);
+      if (events[0]?.kind === "key") segment(/** @type {Piece} */ (events));
       events = [];
     };
     await eachLine(response.body.pipeThrough(new DecompressionStream("gzip")), (line) => {
@@ -49,9 +52,11 @@ export async function eachLine(bytes, take) {
   }
 }
 
-/** The steps of a segment, and its notes with the number of the step that each belongs to. @param {Json[]} events */
+/** The steps of a segment, and its notes with the number of the step that each belongs to. @param {Piece} events */
 export function stepsAndNotes([key, ...events]) {
+  /** @type {StepEvent[]} */
   const steps = [];
+  /** @type {Placed[]} */
   const requests = [];
   let last = key.state.step;
   for (const event of events) {

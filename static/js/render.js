@@ -2,15 +2,21 @@
  * The one render loop: panels are drawn at most once per animation frame, only when something changed, and only
  * those on the screen. With reduced motion: discrete frames, twice a second. Slow work (table twins, figures)
  * runs at most twice a second whatever the frames do.
+ *
+ * @import {View} from "./types.js"
+ *
+ * @typedef {ReturnType<typeof createLoop>} Loop
+ * @typedef {{id: string, visible: boolean, draw: (view: View) => void, refresh?: (view: View) => void}} Panel
  */
 
 const CALM_MS = 500;
 export const SLOW_MS = 500;
 
 /**
- * @param {() => Object<string, any>} view what panels draw, made once per frame
+ * @param {() => View} view what panels draw, made once per frame
  */
 export function createLoop(view) {
+  /** @type {Set<Panel>} */
   const panels = new Set();
   const calm = window.matchMedia("(prefers-reduced-motion: reduce)");
   let dirty = false;
@@ -19,7 +25,7 @@ export function createLoop(view) {
   let slowAt = -Infinity;
   let slowTimer = 0;
   /** What drawing costs, in ms; `panels` is a running mean per panel. */
-  const cost = { frames: 0, lastMs: 0, worstMs: 0, panels: {} };
+  const cost = { frames: 0, lastMs: 0, worstMs: 0, panels: /** @type {Object<string, number>} */ ({}) };
 
   function ask() {
     if (asked || !dirty) return;
@@ -61,7 +67,7 @@ export function createLoop(view) {
     for (const panel of panels) guarded(panel, "refresh", now);
   }
 
-  /** A fault in one panel must not take the others with it. */
+  /** A fault in one panel must not take the others with it. @param {Panel} panel @param {"draw" | "refresh"} name @param {View} now */
   function guarded(panel, name, now) {
     const start = performance.now();
     try {
@@ -74,7 +80,7 @@ export function createLoop(view) {
 
   return {
     cost,
-    /** @param {{visible: boolean, draw: (view: any) => void, refresh?: (view: any) => void}} panel */
+    /** @param {Panel} panel */
     add(panel) {
       panels.add(panel);
     },

@@ -1,21 +1,25 @@
 /**
  * Columns painted once and then moved. What a step looks like never changes, so a frame on the time axis paints only
  * the steps that are new to it, beside the picture, and copies the others from there.
+ *
+ * @import {Canvas, KnownView, Step} from "./types.js"
+ *
+ * @typedef {OffscreenCanvasRenderingContext2D} Paper
  */
 
-/** Two looks are the same when each of their parts is: numbers, strings, or the same palette. */
+/** Two looks are the same when each of their parts is: numbers, strings, or the same palette. @param {unknown[]} one @param {unknown[]} other */
 function differs(one, other) {
   return one.length !== other.length || one.some((part, i) => part !== other[i]);
 }
 
 export function createRoll() {
   const canvas = new OffscreenCanvas(1, 1);
-  const paper = canvas.getContext("2d");
-  /** What is painted at each place; a column's place is its number modulo the places. @type {any[]} */
+  const paper = /** @type {Paper} */ (canvas.getContext("2d"));
+  /** What is painted at each place; a column's place is its number modulo the places. @type {Array<Step | null>} */
   let painted = [];
-  let look = /** @type {any[]} */ ([]);
+  let look = /** @type {unknown[]} */ ([]);
 
-  /** Begin anew when anything that all columns depend on has changed. */
+  /** Begin anew when anything that all columns depend on has changed. @param {unknown[]} now @param {number} places @param {number} width @param {number} height */
   function prepare(now, places, width, height) {
     if (!differs(now, look)) return;
     look = now;
@@ -23,7 +27,7 @@ export function createRoll() {
     Object.assign(canvas, { width: places * width, height });
   }
 
-  /** Paint a column at its place, unless it is there. */
+  /** Paint a column at its place, unless it is there. @param {number} place @param {Step | null} step @param {number} scale @param {number} width @param {(g: Paper, step: Step) => void} paint */
   function paintAt(place, step, scale, width, paint) {
     if (painted[place] === step) return;
     painted[place] = step;
@@ -35,11 +39,11 @@ export function createRoll() {
 
   return {
     /**
-     * @param {CanvasRenderingContext2D} g
+     * @param {Canvas} g
      * @param {{left: number, right: number, top: number, bottom: number}} area in CSS pixels
-     * @param {any} view
-     * @param {any[]} setting what the look of a column depends on besides its step and the palette
-     * @param {(g: OffscreenCanvasRenderingContext2D, step: Object<string, any>) => void} paint one column, from x = 0 to the
+     * @param {KnownView} view
+     * @param {unknown[]} setting what the look of a column depends on besides its step and the palette
+     * @param {(g: Paper, step: Step) => void} paint one column, from x = 0 to the
      *        axis' px and y = 0 to the area's height
      */
     draw(g, area, { axis, byOwner, history, palette, lit }, setting, paint) {

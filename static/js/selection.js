@@ -2,12 +2,17 @@
  * The one selection: a request, a step (as a column) or a block, shared by every panel.
  * Choosing one thing lights what belongs to it everywhere; choosing it again, or Esc, clears it.
  *
+ * @import {History, State} from "./types.js"
+ *
  * @typedef {{kind: "request", id: string} | {kind: "step", column: number} | {kind: "block", id: number}} Choice
+ * @typedef {ReturnType<typeof createSelection>} Selection
+ * @typedef {{any: boolean, requests: Set<string>, blocks: Set<number>, column: number | null}} Lit what a choice lights up
  */
 
 export function createSelection() {
   /** @type {Choice | null} */
   let choice = null;
+  /** @type {Set<(choice: Choice | null) => void>} */
   const listeners = new Set();
   const tell = () => listeners.forEach((listener) => listener(choice));
   return {
@@ -34,14 +39,21 @@ export function createSelection() {
 /** @param {Choice | null} a @param {Choice | null} b */
 export function same(a, b) {
   if (a === null || b === null) return a === b;
-  return a.kind === b.kind && a.id === b.id && a.column === b.column;
+  return a.kind === b.kind && keyOf(a) === keyOf(b);
+}
+
+/** @param {Choice} choice */
+function keyOf(choice) {
+  return choice.kind === "step" ? choice.column : choice.id;
 }
 
 /**
  * Everything that the choice lights up, looked up once per frame.
- * @returns {{any: boolean, requests: Set<string>, blocks: Set<number>, column: number | null}}
+ * @param {Choice | null} choice @param {State | null} state @param {History | null} history
+ * @returns {Lit}
  */
 export function lit(choice, state, history) {
+  /** @type {Lit} */
   const found = { any: choice !== null, requests: new Set(), blocks: new Set(), column: null };
   if (choice === null || state === null) return found;
   if (choice.kind === "request") {
@@ -58,10 +70,10 @@ export function lit(choice, state, history) {
   return found;
 }
 
-/** A step lights its rows' requests and the blocks its tokens went to. */
+/** A step lights its rows' requests and the blocks its tokens went to. @param {Lit} found @param {number} column @param {State} state @param {History | null} history */
 function lightStep(found, column, state, history) {
   found.column = column;
-  const step = history.steps.get(column);
+  const step = history?.steps.get(column);
   if (!step) return;
   const size = state.blocks.block_size;
   for (const row of step.rows) {

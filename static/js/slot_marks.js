@@ -3,6 +3,10 @@
  * idle slot, a dash for one that is held. They are collected into a few paths first. With many slots there is no room for
  * marks: bars of pixels then.
  *
+ * @import {KnownView, Row, Step} from "./types.js"
+ *
+ * @typedef {OffscreenCanvasRenderingContext2D} Paper
+ * @typedef {ReturnType<typeof newMarks>} Marks
  * @typedef {{slots: number, top: number, height: number, dense: boolean}} Lines rows of the picture, in CSS pixels
  */
 
@@ -11,7 +15,7 @@ import { ownerHue } from "./owners.js";
 /** How strong a mark is that is not lit while something else is. */
 const DIM = 0.25;
 
-/** What the slots do in one step, from x = 0. @param {OffscreenCanvasRenderingContext2D} g @param {Lines} lines */
+/** What the slots do in one step, from x = 0. @param {Paper} g @param {Lines} lines @param {Step} step @param {KnownView} view */
 export function drawSlots(g, lines, step, view) {
   if (lines.dense) {
     drawDense(g, lines, step, view);
@@ -24,13 +28,16 @@ export function drawSlots(g, lines, step, view) {
 
 /** One path per kind of mark, and per hue: a thousand marks cost a handful of fills. */
 function newMarks() {
-  return { decode: [], prefill: [], dimDecode: [], dimPrefill: [], idle: new Path2D(), wanted: new Path2D(), held: new Path2D(), right: new Path2D(), wrong: new Path2D() };
+  /** @type {() => Path2D[]} by hue; holes where a hue has no mark */
+  const byHue = () => [];
+  return { decode: byHue(), prefill: byHue(), dimDecode: byHue(), dimPrefill: byHue(), idle: new Path2D(), wanted: new Path2D(), held: new Path2D(), right: new Path2D(), wrong: new Path2D() };
 }
 
+/** @param {Marks} marks @param {number} x @param {Lines} lines @param {Step} step @param {KnownView} view */
 function collect(marks, x, lines, step, { axis, byOwner, lit }) {
   const busy = new Set(step.skipped);
   const width = Math.max(1, axis.px - 1);
-  const middle = (slot) => lines.top + (slot + 0.5) * lines.height;
+  const middle = (/** @type {number} */ slot) => lines.top + (slot + 0.5) * lines.height;
   for (const row of step.rows) {
     busy.add(row.slot);
     const dim = lit.any && !lit.requests.has(row.request);
@@ -61,10 +68,10 @@ const HELD = 3;
 const DECODE = 4;
 const PREFILL = 5;
 
-/** A step of many slots: what the slots at each pixel do, runs of one kind as one bar. */
+/** A step of many slots: what the slots at each pixel do, runs of one kind as one bar. @param {Paper} g @param {Lines} lines @param {Step} step @param {KnownView} view */
 function drawDense(g, lines, step, { axis, byOwner, lit, palette }) {
   const kinds = new Uint8Array(Math.ceil(lines.slots * lines.height));
-  const set = (slot, kind) => {
+  const set = (/** @type {number} */ slot, /** @type {number} */ kind) => {
     const y = Math.floor(slot * lines.height);
     kinds[y] = Math.max(kinds[y], kind);
     if (kind === PREFILL && y > 0) kinds[y - 1] = PREFILL; // one pixel alone would be missed
@@ -81,8 +88,10 @@ function drawDense(g, lines, step, { axis, byOwner, lit, palette }) {
   }
   for (let slot = 0; slot < step.num_slots; slot += 1) if (!busy[slot]) set(slot, IDLE);
   const width = Math.max(1, axis.px - 1);
+  /** @type {[number, number, string]} from where, how wide, which colour */
   const idle = [Math.floor(width / 2), 1, step.waiting.length ? palette.muted : palette.idle];
   const [prefill, decode] = byOwner ? [palette.fg, palette.muted] : [palette.prefill, palette.decode]; // no room for hues
+  /** @type {Object<number, [number, number, string]>} */
   const bars = { [UNLIT]: [0, width, decode], [IDLE]: idle, [HELD]: [0, 1, palette.idle], [DECODE]: [0, width, decode], [PREFILL]: [0, width, prefill] };
   for (let from = 0, to; from < kinds.length; from = to) {
     for (to = from + 1; to < kinds.length && kinds[to] === kinds[from]; ) to += 1;
@@ -95,7 +104,7 @@ function drawDense(g, lines, step, { axis, byOwner, lit, palette }) {
   g.globalAlpha = 1;
 }
 
-/** Ticks from the dot outwards, as many as fit; right ones up, wrong ones down. */
+/** Ticks from the dot outwards, as many as fit; right ones up, wrong ones down. @param {Marks} marks @param {Row} row @param {number} x @param {number} width @param {number} y @param {number} height */
 function collectGuesses(marks, row, x, width, y, height) {
   const gap = Math.max(2, dotSize(width, height) / 2 + 1);
   const pitch = Math.min(3, (height / 2 - gap) / Math.max(1, row.accepted, row.drafted - row.accepted));
@@ -104,10 +113,12 @@ function collectGuesses(marks, row, x, width, y, height) {
   for (let i = 0; i < row.drafted - row.accepted; i += 1) marks.wrong.rect(x + width / 4, y + gap + i * pitch, width / 2, thick);
 }
 
+/** @param {number} width @param {number} height */
 function dotSize(width, height) {
   return Math.max(2, Math.min(width, height / 1.5, 8));
 }
 
+/** @param {Paper} g @param {Marks} marks @param {Lines} lines @param {KnownView} view */
 function drawMarks(g, marks, lines, view) {
   const { axis, byOwner, palette } = view;
   const prefill = byOwner ? palette.owners : [palette.prefill];
@@ -134,7 +145,7 @@ function drawMarks(g, marks, lines, view) {
   g.lineCap = "butt";
 }
 
-/** Paths by hue; holes where a hue has no mark. @param {Path2D[]} paths @param {string[]} colours */
+/** @param {Paper} g @param {Path2D[]} paths @param {string[]} colours */
 function fillEach(g, paths, colours) {
   paths.forEach((path, hue) => {
     g.fillStyle = colours[hue];
@@ -142,6 +153,7 @@ function fillEach(g, paths, colours) {
   });
 }
 
+/** @param {Paper} g @param {Path2D[]} paths @param {string[]} colours */
 function strokeEach(g, paths, colours) {
   paths.forEach((path, hue) => {
     g.strokeStyle = colours[hue];

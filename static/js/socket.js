@@ -9,7 +9,7 @@ const MAX_DELAY_MS = 8000;
 const SILENCE_MS = 8000;
 
 /**
- * @param {{frame: (frame: Object<string, any>) => boolean, text: (items: Object<string, any>[]) => void,
+ * @param {{frame: (frame: Object<string, any>) => boolean, text: (items: any[]) => void,
  *          phase: (phase: "connecting" | "live" | "stale") => void}} on
  *        `frame` returns false when it does not follow the last one; the socket then asks for a fresh key.
  */
@@ -19,7 +19,7 @@ export function connect(on) {
   let last = /** @type {{hub: string, n: number} | null} */ (null);
   let heard = performance.now();
 
-  const send = (message) => socket?.readyState === WebSocket.OPEN && socket.send(JSON.stringify(message));
+  const send = (/** @type {Object<string, any>} */ message) => socket?.readyState === WebSocket.OPEN && socket.send(JSON.stringify(message));
 
   function open() {
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
@@ -34,6 +34,7 @@ export function connect(on) {
     mine.addEventListener("close", () => mine === socket && retry());
   }
 
+  /** @param {any} message */
   function receive(message) {
     heard = performance.now();
     if (message.text) {

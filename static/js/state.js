@@ -4,8 +4,8 @@
  * which it changes and returns; take structuredClone to keep an old one. The shape of the state is written
  * down in app/state.py.
  *
- * @typedef {Object<string, any>} Json
- * @typedef {Json} State
+ * @import {AdmittedEvent, ArrivedEvent, Blocks, CacheResetEvent, ConfigEvent, Event, FinishedEvent, FirstTokenEvent, GateFacts, GateSaid,
+ *   Json, MarkEvent, PreemptedEvent, RequestFacts, ResetEvent, ResumedEvent, State, StepEvent, Totals, WaitReason} from "./types.js"
  */
 
 /** Finished requests that the state keeps; the engine and every fold apply the same number. */
@@ -15,7 +15,7 @@ export const MARKS_KEPT = 64;
 
 const HEADER = new Set(["kind", "engine", "epoch", "seq", "t"]);
 
-/** The counters of a fresh epoch. */
+/** The counters of a fresh epoch. @returns {Totals} */
 export function emptyTotals() {
   return {
     steps: 0,
@@ -66,7 +66,7 @@ export function emptyState(config) {
 /**
  * Apply one event. null is "nothing known yet": only `hello` and `key` lead out of it.
  * @param {State | null} state
- * @param {Json} event
+ * @param {Event} event
  * @returns {State | null}
  */
 export function fold(state, event) {
@@ -81,6 +81,7 @@ export function fold(state, event) {
 
 // -- life of a request ---------------------------------------------------------------------------
 
+/** @param {State} state @param {ArrivedEvent} e */
 function arrived(state, e) {
   state.requests[e.request] = {
     id: e.request,
@@ -116,15 +117,18 @@ function arrived(state, e) {
   state.totals.arrived += 1;
 }
 
+/** @param {string} request @param {string} code @returns {WaitReason} */
 function waitReason(request, code) {
   return { request, code, needs: null, free: null, limit: null, by: null, source: null };
 }
 
+/** @param {string[]} list @param {string} value */
 function remove(list, value) {
   const at = list.indexOf(value);
   if (at >= 0) list.splice(at, 1);
 }
 
+/** @param {State} state @param {AdmittedEvent | ResumedEvent} e */
 function start(state, e) {
   const request = state.requests[e.request];
   request.status = "running";
@@ -136,6 +140,7 @@ function start(state, e) {
   return request;
 }
 
+/** @param {State} state @param {AdmittedEvent} e */
 function admitted(state, e) {
   const request = start(state, e);
   request.scheduled_us = e.scheduled_us;
@@ -144,6 +149,7 @@ function admitted(state, e) {
   state.totals.prefix_hit_tokens += e.cached;
 }
 
+/** @param {State} state @param {ResumedEvent} e */
 function resumed(state, e) {
   const request = start(state, e);
   request.preempted_us = e.preempted_us;
@@ -151,10 +157,12 @@ function resumed(state, e) {
   state.totals.reread_tokens += e.cached;
 }
 
+/** @param {State} state @param {FirstTokenEvent} e */
 function firstToken(state, e) {
   state.requests[e.request].first_token_us = e.first_token_us;
 }
 
+/** @param {State} state @param {PreemptedEvent} e */
 function preempted(state, e) {
   const request = state.requests[e.request];
   request.status = "waiting";
@@ -170,6 +178,7 @@ function preempted(state, e) {
   state.totals.lost_tokens += e.num_lost_tokens;
 }
 
+/** @param {State} state @param {FinishedEvent} e */
 function finished(state, e) {
   const request = state.requests[e.request];
   remove(state.queues.waiting, e.request);
@@ -184,15 +193,17 @@ function finished(state, e) {
   request.timings = e.timings;
   state.totals.finished[e.reason] += 1;
   state.finished.push(e.request);
-  while (state.finished.length > FINISHED_KEPT) delete state.requests[state.finished.shift()];
+  while (state.finished.length > FINISHED_KEPT) delete state.requests[/** @type {string} */ (state.finished.shift())];
 }
 
+/** @param {State} state */
 function rejected(state) {
   state.totals.rejected += 1;
 }
 
 // -- one step ------------------------------------------------------------------------------------
 
+/** @param {State} state @param {StepEvent} e */
 function step(state, e) {
   const { requests, blocks, totals } = state;
   for (const block of e.evicted) forget(blocks, block);
@@ -217,11 +228,12 @@ function step(state, e) {
   totals.decode_tokens += e.num_decode_tokens;
   totals.evictions += e.evicted.length;
   state.step = e.step;
-  state.last_step = Object.fromEntries(Object.entries(e).filter(([name]) => !HEADER.has(name)));
+  state.last_step = /** @type {any} */ (Object.fromEntries(Object.entries(e).filter(([name]) => !HEADER.has(name))));
 }
 
 // -- blocks --------------------------------------------------------------------------------------
 
+/** @param {Blocks} blocks @param {number} block */
 function hold(blocks, block) {
   const counts = blocks.counts;
   if (blocks.refs[block] === 0) {
@@ -231,6 +243,7 @@ function hold(blocks, block) {
   blocks.refs[block] += 1;
 }
 
+/** @param {State} state @param {RequestFacts} request */
 function dropTable(state, request) {
   const blocks = state.blocks;
   for (const block of request.block_table) {
@@ -243,7 +256,7 @@ function dropTable(state, request) {
   request.block_table = [];
 }
 
-/** Drop a block's hash. */
+/** Drop a block's hash. @param {Blocks} blocks @param {number} block */
 function forget(blocks, block) {
   blocks.hashes[block] = null;
   if (blocks.refs[block] === 0) {
@@ -254,11 +267,12 @@ function forget(blocks, block) {
 
 // -- the rest ------------------------------------------------------------------------------------
 
+/** @param {State} state @param {GateSaid} e */
 function gate(state, e) {
   state.gate = gateFacts(e);
 }
 
-/** The gate as the state keeps it. */
+/** The gate as the state keeps it. @param {GateSaid} e @returns {GateFacts} */
 function gateFacts(e) {
   return {
     state: e.state,
@@ -269,11 +283,13 @@ function gateFacts(e) {
   };
 }
 
+/** @param {State} state @param {ConfigEvent} e */
 function config(state, e) {
   Object.assign(state.config, e.changed);
   state.queues.waiting = [...e.waiting];
 }
 
+/** @param {State} state @param {CacheResetEvent | ResetEvent} e */
 function cacheReset(state, e) {
   const blocks = state.blocks;
   blocks.hashes.forEach((hash, block) => {
@@ -282,16 +298,18 @@ function cacheReset(state, e) {
   blocks.victims = e.victims;
 }
 
+/** @param {State} state @param {ResetEvent} e */
 function reset(state, e) {
   cacheReset(state, e);
   Object.assign(state, { requests: {}, finished: [], marks: [], last_step: null, num_resets: state.num_resets + 1 });
 }
 
+/** @param {State} state @param {MarkEvent} e */
 function mark(state, e) {
   state.marks = [...state.marks, { step: state.step, text: e.text }].slice(-MARKS_KEPT);
 }
 
-const APPLY = new Map([
+const APPLY = new Map(/** @type {Array<[string, (state: State, e: any) => void]>} */ ([
   ["arrived", arrived],
   ["admitted", admitted],
   ["resumed", resumed],
@@ -305,4 +323,4 @@ const APPLY = new Map([
   ["cache_reset", cacheReset],
   ["reset", reset],
   ["mark", mark],
-]);
+]));

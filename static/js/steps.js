@@ -5,7 +5,7 @@
  * @param {Array<{words: string, result: string, sum?: boolean}>} steps `sum` marks the lines that answer a question
  */
 export function writeSteps(list, steps) {
-  while (list.children.length > steps.length) list.lastElementChild.remove();
+  while (list.children.length > steps.length) list.lastElementChild?.remove();
   steps.forEach((step, i) => {
     const item = list.children[i] ?? list.appendChild(lineOf());
     const [words, result] = item.children;

@@ -6,9 +6,10 @@
  * show that moment while the fold runs on, until `release`. `shown` is what panels draw, `now` the engine time that
  * belongs to it, and `until` says which boundaries lie ahead of it (see history.js).
  *
- * @typedef {{state: Json | null, column: number, until: number, now: number, visited: boolean}} Moment
+ * @import {Event, Hello, Json, State} from "./types.js"
  *
- * @typedef {Object<string, any>} Json
+ * @typedef {{state: State | null, column: number, until: number, now: number, visited: boolean}} Moment
+ * @typedef {ReturnType<typeof createStore>} Store
  */
 
 import { copyState } from "./copy.js";
@@ -20,13 +21,14 @@ export const SCHEMA_VERSION = 1;
 
 /** @typedef {ReturnType<typeof newEngine>} Engine */
 
+/** @param {string} id */
 function newEngine(id) {
   return {
     id,
     epoch: /** @type {string | null} */ (null),
     seq: 0,
-    hello: /** @type {Json | null} */ (null),
-    state: /** @type {Json | null} */ (null),
+    hello: /** @type {Hello | null} */ (null),
+    state: /** @type {State | null} */ (null),
     history: createHistory(),
     tape: createTape(),
     /** What the hub says of it: {status, reason, detail, load, restartable}. */
@@ -110,18 +112,20 @@ export function createStore() {
   };
 }
 
+/** @param {Map<string, Engine>} engines @param {string} id @returns {Engine} */
 function engineOf(engines, id) {
   let engine = engines.get(id);
   if (!engine) engines.set(id, (engine = newEngine(id)));
   return engine;
 }
 
-/** Engine time now: its last word plus what has passed here since; the two clocks are never compared raw. */
+/** Engine time now: its last word plus what has passed here since; the two clocks are never compared raw. @param {Engine | null} engine */
 export function engineNow(engine) {
+  if (!engine) return 0;
   return engine.clock.t + (performance.now() - engine.clock.at) * 1000;
 }
 
-/** @param {Engine} engine @returns {boolean} false when `event` does not follow what is known */
+/** @param {Engine} engine @param {Event} event @returns {boolean} false when `event` does not follow what is known */
 function take(engine, event) {
   const known = event.epoch === engine.epoch;
   if (event.kind === "load") {
@@ -149,11 +153,12 @@ function take(engine, event) {
   if (!known || event.t >= engine.clock.t) engine.clock = { t: event.t, at: performance.now() };
   engine.state = fold(engine.state, event);
   remember(engine.history, event, engine.state);
-  if (engine.state) record(engine, event);
+  if (engine.state) record(engine, event, engine.state);
   return true;
 }
 
-function record({ tape, history, state }, event) {
+/** @param {Engine} engine @param {Event} event @param {State} state */
+function record({ tape, history }, event, state) {
   const { floor } = tape.size;
   tape.take(event, state, history.base);
   if (tape.size.floor > floor) forgetBefore(history, tape.size.floor);

@@ -24,7 +24,7 @@ export function latencyOf({ queue, prefill, other, tpot, tokens }) {
   return { first, decode, last: first + decode };
 }
 
-/** The same request with parts made shorter or longer; there is no less than one token. @param {Parts} parts */
+/** The same request with parts made shorter or longer; there is no less than one token. @param {Parts} parts @param {Partial<Parts>} factors */
 export function scaledParts(parts, factors) {
   const scaled = /** @type {Parts} */ (Object.fromEntries(PARTS.map((name) => [name, parts[name] * (factors[name] ?? 1)])));
   return { ...scaled, tokens: Math.max(1, Math.round(scaled.tokens)) };
@@ -54,7 +54,7 @@ export function kvBytesPerToken(shape) {
   return 2 * shape.layers * shape.kvHeads * keyBytes(shape);
 }
 
-/** How many conversations of this many tokens fit, whole ones. @param {Shape} shape */
+/** How many conversations of this many tokens fit, whole ones. @param {Shape} shape @param {number} tokens @param {number} memoryBytes */
 export function kvFit(shape, tokens, memoryBytes) {
   const perToken = kvBytesPerToken(shape);
   const conversation = perToken * tokens;
@@ -98,13 +98,17 @@ export function evenTokens({ parameters, weightBytes, kvBytes }) {
   return (parameters * weightBytes) / kvBytes;
 }
 
-/** FLOP per byte above which a device computes rather than waits for memory. */
+/** FLOP per byte above which a device computes rather than waits for memory. @param {number} flopsPerS @param {number} bytesPerS */
 export function ridgeOf(flopsPerS, bytesPerS) {
   return flopsPerS / bytesPerS;
 }
 
-/** Sequences at once that bring decode to the ridge; null when no number does, the caches weigh too much. @param {Load} load */
-export function sequencesToReach(ridge, { parameters, weightBytes, kvBytes, tokens }) {
+/**
+ * Sequences at once that bring decode to the ridge; null when no number does, the caches weigh too much.
+ * @param {number} ridge @param {Omit<Load, "sequences">} load
+ */
+export function sequencesToReach(ridge, load) {
+  const { parameters, weightBytes, kvBytes, tokens } = load;
   const gain = 2 * parameters - ridge * kvBytes * tokens;
   return gain > 0 ? Math.ceil((ridge * parameters * weightBytes) / gain) : null;
 }

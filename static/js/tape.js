@@ -6,20 +6,25 @@
  *
  * Steps are named by column (see history.js), which counts on over restarts.
  *
- * @typedef {Object<string, any>} Json
+ * @import {Event, KeyEvent, State, StepEvent} from "./types.js"
+ *
  * @typedef {Object} Segment
  * @property {string} epoch
  * @property {number} base     column of step 0 in its epoch
  * @property {number} seq      of the last event that its keyframe holds
  * @property {number} end      seq of its last event
  * @property {number} t        engine time of its keyframe
- * @property {Json} state      the keyframe; never folded on itself
+ * @property {State} state      the keyframe; never folded on itself
  * @property {boolean} exact   the keyframe is the state right after step `from`, not some time after it
  * @property {number} from     column of the last step in the keyframe
  * @property {number} to       column of the last step in the segment
- * @property {Json[]} events
+ * @property {Event[]} events
  * @property {number} steps
  * @property {number} bytes
+ *
+ * @typedef {{segment: Segment, next: number, column: number, settled: boolean, state: State, t: number}} Cursor
+ *   where the folding of a segment stands
+ * @typedef {ReturnType<typeof createTape>} Tape
  */
 
 import { copyState } from "./copy.js";
@@ -39,9 +44,10 @@ const AFTERMATH = new Set(["first_token", "finished"]);
 export function createTape({ steps: maxSteps = STEPS_KEPT, bytes: maxBytes = MAX_BYTES, every = KEY_EVERY } = {}) {
   /** @type {Segment[]} oldest first */
   let segments = [];
-  let cursor = /** @type {{segment: Segment, next: number, column: number, settled: boolean, state: Json, t: number} | null} */ (null);
+  let cursor = /** @type {Cursor | null} */ (null);
   const size = { steps: 0, bytes: 0, floor: -Infinity };
 
+  /** @param {Segment} segment @param {1 | -1} sign */
   function count(segment, sign) {
     size.steps += sign * segment.steps;
     size.bytes += sign * segment.bytes;
@@ -49,7 +55,7 @@ export function createTape({ steps: maxSteps = STEPS_KEPT, bytes: maxBytes = MAX
 
   function drop() {
     while (segments.length > 1 && (size.steps - segments[0].steps >= maxSteps || size.bytes > maxBytes)) {
-      count(segments.shift(), -1);
+      count(/** @type {Segment} */ (segments.shift()), -1);
       size.floor = segments[0].from;
     }
   }
@@ -61,8 +67,9 @@ export function createTape({ steps: maxSteps = STEPS_KEPT, bytes: maxBytes = MAX
     Object.assign(size, { steps: 0, bytes: 0, floor });
   }
 
+  /** @param {Segment} segment */
   function begin(segment) {
-    if (segments.at(-1)?.events.length === 0) count(segments.pop(), -1);
+    if (segments.at(-1)?.events.length === 0) count(/** @type {Segment} */ (segments.pop()), -1);
     segments.push(segment);
     count(segment, 1);
   }
@@ -72,10 +79,11 @@ export function createTape({ steps: maxSteps = STEPS_KEPT, bytes: maxBytes = MAX
     size,
     /**
      * One event that has just been folded.
-     * @param {Json} event @param {Json} state as it is after the event @param {number} base column of step 0
+     * @param {Event} event @param {State} state as it is after the event @param {number} base column of step 0
      */
     take(event, state, base) {
-      const reset = segments.at(-1)?.epoch === event.epoch && segments.at(-1).state.num_resets !== state.num_resets;
+      const before = segments.at(-1);
+      const reset = before?.epoch === event.epoch && before.state.num_resets !== state.num_resets;
       if (reset) clear(base + state.step);
       const last = segments.at(-1);
       if (reset || event.kind === "hello" || event.kind === "key") begin(segmentOf(event, copyState(state), base, false));
@@ -91,11 +99,11 @@ export function createTape({ steps: maxSteps = STEPS_KEPT, bytes: maxBytes = MAX
     /**
      * A keyframe and what followed it, from a recording: for steps that this page did not hear. What it did hear is
      * not taken twice.
-     * @param {Json[]} events a `key` first, without a hole @param {number} base
+     * @param {[KeyEvent, ...Event[]]} events without a hole @param {number} base
      */
     graft(events, base) {
       const [key, ...rest] = events;
-      const last = events.at(-1).seq;
+      const last = (rest.at(-1) ?? key).seq;
       const known = spans(segments, key.epoch).find(({ from, to }) => from < last && last <= to);
       if (known && known.from <= key.seq) return;
       const next = known?.from ?? Infinity;
@@ -110,21 +118,22 @@ export function createTape({ steps: maxSteps = STEPS_KEPT, bytes: maxBytes = MAX
      * The state right after a step, to be read until the next call. `settled`: after what the engine said of the step
      * too, such as who finished with it.
      * @param {number} column
-     * @returns {{state: Json, t: number, epoch: string, base: number} | null} null when it is not on the tape
+     * @returns {{state: State, t: number, epoch: string, base: number} | null} null when it is not on the tape
      */
     at(column, settled = false) {
       const segment = segments.findLast(({ exact, from, to }) => (exact ? from <= column : from < column) && column <= to);
       if (!segment) return null;
-      const ahead = cursor?.segment === segment && (cursor.column < column ? !cursor.settled : cursor.column === column && cursor.settled <= settled);
-      if (!ahead) cursor = { segment, next: 0, column: segment.exact ? segment.from : -Infinity, settled: false, state: copyState(segment.state), t: segment.t };
+      const ahead = cursor?.segment === segment && (cursor.column < column ? !cursor.settled : cursor.column === column && (settled || !cursor.settled));
+      if (!cursor || !ahead) cursor = { segment, next: 0, column: segment.exact ? segment.from : -Infinity, settled: false, state: copyState(segment.state), t: segment.t };
       wind(cursor, column, settled);
       return { state: cursor.state, t: cursor.t, epoch: segment.epoch, base: segment.base };
     },
   };
 }
 
-/** What of an epoch is on the tape without a hole: [{from, to}], in seqs. @param {Segment[]} segments */
+/** What of an epoch is on the tape without a hole: [{from, to}], in seqs. @param {Segment[]} segments @param {string} epoch */
 function spans(segments, epoch) {
+  /** @type {Array<{from: number, to: number}>} */
   const found = [];
   for (const segment of segments) {
     if (segment.epoch !== epoch) continue;
@@ -135,28 +144,34 @@ function spans(segments, epoch) {
   return found;
 }
 
-/** Fold a cursor on to a step that its segment holds. */
+/** Fold a cursor on to a step that its segment holds. @param {Cursor} cursor @param {number} column @param {boolean} settled */
 function wind(cursor, column, settled) {
   const { base, events } = cursor.segment;
   const on = () => {
     const event = events[cursor.next];
-    cursor.state = fold(cursor.state, event);
+    cursor.state = /** @type {State} */ (fold(cursor.state, event));
     cursor.t = event.t;
     cursor.next += 1;
     if (event.kind === "step") cursor.column = base + event.step;
   };
   while (cursor.column < column) on();
   if (!settled) return;
-  while (cursor.next < events.length && AFTERMATH.has(events[cursor.next].event)) on();
+  while (cursor.next < events.length && isAftermath(events[cursor.next])) on();
   cursor.settled = true;
 }
 
-/** @returns {Segment} one that begins with the state after `event` */
+/** @param {Event} event */
+function isAftermath(event) {
+  return event.kind === "request" && AFTERMATH.has(event.event);
+}
+
+/** @param {Event} event @param {State} state @param {number} base @param {boolean} exact @returns {Segment} one that begins with the state after `event` */
 function segmentOf(event, state, base, exact) {
   const from = base + state.step;
   return { epoch: event.epoch, base, seq: event.seq, end: event.seq, t: event.t, state, exact, from, to: from, events: [], steps: 0, bytes: weighState(state) };
 }
 
+/** @param {Segment} segment @param {Event} event */
 function extend(segment, event) {
   segment.end = event.seq;
   if (IDLE.has(event.kind)) return;
@@ -169,7 +184,7 @@ function extend(segment, event) {
 
 // -- how much it is ------------------------------------------------------------------------------
 
-/** Roughly the bytes that a parsed event takes in memory: 8 a place, and a little for every object and string. */
+/** Roughly the bytes that a parsed event takes in memory: 8 a place, and a little for every object and string. @param {any} value @returns {number} */
 export function weigh(value) {
   if (typeof value === "string") return 24 + value.length;
   if (value === null || typeof value !== "object") return 8;
@@ -178,12 +193,12 @@ export function weigh(value) {
   return sum;
 }
 
-/** Of a step: its rows are many and all alike. */
+/** Of a step: its rows are many and all alike. @param {StepEvent} step */
 function weighStep({ rows, ...rest }) {
   return weigh(rest) + (rows.length ? rows.length * (8 + weigh(rows[0])) : 0);
 }
 
-/** Of a keyframe: a word for each of its two lists of blocks (hashes are shared with events), and what is live. */
+/** Of a keyframe: a word for each of its two lists of blocks (hashes are shared with events), and what is live. @param {State} state */
 function weighState(state) {
   let sum = 2048 + 8 * state.blocks.total;
   for (const id in state.requests) sum += 512 + 8 * state.requests[id].block_table.length;

@@ -6,20 +6,27 @@
 
 import { pieces } from "./guesses.js";
 
-/** @typedef {import("./guesses.js").Piece} Piece */
+/**
+ * @typedef {import("./guesses.js").Piece} Piece
+ * @typedef {{text: string, length: number, guessed: number[][], lengths: number[]}} Answer
+ */
 
 export function createTexts() {
-  /** @type {Map<string, {text: string, length: number, guessed: number[][], lengths: number[]}>} */
+  /** @type {Map<string, Answer>} */
   const answers = new Map();
-  const whole = ({ text, guessed }) => pieces(text, 0, guessed);
+  const whole = (/** @type {Answer} */ { text, guessed }) => pieces(text, 0, guessed);
   return {
     /** @param {string} request */
     get: (request) => answers.get(request)?.text ?? "",
     /** The answer in pieces, guessed tokens each by itself. @param {string} request @returns {Piece[]} */
-    pieces: (request) => (answers.has(request) ? whole(answers.get(request)) : []),
+    pieces(request) {
+      const answer = answers.get(request);
+      return answer ? whole(answer) : [];
+    },
     /**
      * What each of an answer's tokens `from` … `to` − 1 wrote, as far as it is known.
-     * @param {string} request @returns {string[] | null} null: this answer is not known here, or not token by token
+     * @param {string} request @param {number} from @param {number} to
+     * @returns {string[] | null} null: this answer is not known here, or not token by token
      */
     tokens(request, from, to) {
       const answer = answers.get(request);
@@ -30,6 +37,7 @@ export function createTexts() {
     },
     /**
      * Put `text` at `offset` and drop what stood after it; `guessed` are the runs and `lengths` the tokens that came with it.
+     * @param {string} request @param {number} offset @param {string} text @param {number[][]} guessed @param {number[]} lengths
      * @returns {{append: Piece[]} | {whole: Piece[]} | null} how the answer changed; null when there is a hole before it
      */
     put(request, offset, text, guessed = [], lengths = []) {
@@ -56,7 +64,7 @@ export function createTexts() {
   };
 }
 
-/** The tokens that end by a character. */
+/** The tokens that end by a character. @param {number[]} lengths @param {number} offset */
 function tokensBefore(lengths, offset) {
   let end = 0;
   const first = lengths.findIndex((length) => (end += length) > offset);

@@ -2,6 +2,10 @@
  * Time travel: which moment the page shows, and the ways to another one: a step back or forth, a place on the axis,
  * the next or previous event of a kind. What the tape of this page does not hold is asked of the server once.
  *
+ * @import {Axis, Engine, History, Loop, Plot, RequestFacts, Selection, Step, StepEvent, Store} from "./types.js"
+ * @import {Placed} from "./notes.js"
+ *
+ * @typedef {ReturnType<typeof createTravel>} Travel
  * @typedef {"preempted" | "finished" | "slow" | "mark"} Kind what to jump to
  */
 
@@ -22,7 +26,7 @@ const SLOW = 2;
 const PATIENCE_MS = 5000;
 
 /**
- * @param {{store: any, selection: any, axis: any, loop: any, plot: () => {left: number, right: number}}} page `plot` is
+ * @param {{store: Store, selection: Selection, axis: Axis, loop: Loop, plot: () => Plot}} page `plot` is
  *        the widest picture with a time axis
  */
 export function createTravel({ store, selection, axis, loop, plot }) {
@@ -31,7 +35,7 @@ export function createTravel({ store, selection, axis, loop, plot }) {
   let reading = false;
   let patientUntil = -Infinity;
 
-  /** Show the moment after a step. */
+  /** Show the moment after a step. @param {number} column */
   function goTo(column, settled = false) {
     store.hold();
     axis.hold();
@@ -41,8 +45,10 @@ export function createTravel({ store, selection, axis, loop, plot }) {
     loop.invalidateNow();
   }
 
+  /** @param {number} column @param {boolean} settled */
   async function askFor(column, settled) {
     const { engine } = store;
+    if (!engine) return;
     wanted = { column, settled };
     if (reading) return;
     if (performance.now() > patientUntil) {
@@ -50,7 +56,7 @@ export function createTravel({ store, selection, axis, loop, plot }) {
       await readPast(engine);
     }
     reading = false;
-    const target = wanted;
+    const target = /** @type {typeof wanted} */ (wanted); // another may have been asked for meanwhile
     wanted = null;
     if (target === null || store.held === null || engine !== store.engine) return;
     if (!store.visit(target.column, target.settled)) {
@@ -62,7 +68,7 @@ export function createTravel({ store, selection, axis, loop, plot }) {
 
   /** The step before or after the one shown; a request or a block that is chosen stays so. @param {number} by */
   function walk(by) {
-    const { history } = store.engine ?? {};
+    const history = store.engine?.history;
     if (!history) return;
     const until = Math.min(store.until, history.last + 1);
     const from = by < 0 ? Math.ceil(until - 0.5) : Math.ceil(until) - 1;
@@ -70,11 +76,11 @@ export function createTravel({ store, selection, axis, loop, plot }) {
     if (column !== null) show(column);
   }
 
-  /** Show a step, and choose it unless something else is chosen. */
+  /** Show a step, and choose it unless something else is chosen. @param {number} column */
   function show(column, settled = false) {
     const { choice } = selection;
-    const chosen = choice === null || choice.kind === "step";
-    if (chosen && choice?.column !== column) selection.set({ kind: "step", column });
+    const other = choice === null || (choice.kind === "step" && choice.column !== column);
+    if (other) selection.set({ kind: "step", column });
     goTo(column, settled);
   }
 
@@ -88,7 +94,7 @@ export function createTravel({ store, selection, axis, loop, plot }) {
     },
     /** The next (+1) or previous (-1) event of a kind. @param {Kind} kind @param {1 | -1} by */
     jump(kind, by) {
-      const { history } = store.engine ?? {};
+      const history = store.engine?.history;
       if (!history) return;
       const from = store.held?.visited ? store.held.column : history.last + 1;
       const column = findEvent(history, kind, from, by);
@@ -108,15 +114,15 @@ export function createTravel({ store, selection, axis, loop, plot }) {
     },
     /**
      * Steps and notes from the server that this page did not hear, newest first.
-     * @param {any} engine @param {number} since a step
+     * @param {Engine} engine @param {number} since a step
      */
-    async fill(engine, since = Math.max(0, engine.state.step - BACKFILL)) {
+    async fill(engine, since = Math.max(0, (engine.state?.step ?? 0) - BACKFILL)) {
       const { epoch } = engine;
       let rows = 0;
-      for (let upTo = engine.state.step; upTo > since && rows < MOST_ROWS; ) {
+      for (let upTo = engine.state?.step ?? 0; upTo > since && rows < MOST_ROWS; ) {
         const from = Math.max(since, upTo - PIECE);
         const missed = await olderSteps(engine.id, from, upTo - from);
-        if (engine.epoch !== epoch) return;
+        if (engine.epoch !== epoch || !engine.state) return;
         backfill(engine.history, missed, engine.state);
         loop.invalidate();
         rows += missed.steps.reduce((sum, step) => sum + step.rows.length, 0);
@@ -127,10 +133,11 @@ export function createTravel({ store, selection, axis, loop, plot }) {
   };
 }
 
-/** Put what the server's ring holds of this epoch on the tape and into the history. */
+/** Put what the server's ring holds of this epoch on the tape and into the history. @param {Engine} engine */
 async function readPast(engine) {
   const { epoch, history, tape } = engine;
-  const older = { steps: [], requests: [] };
+  const older = { steps: /** @type {StepEvent[]} */ ([]), requests: /** @type {Placed[]} */ ([]) };
+  /** @type {Object<string, RequestFacts>} */
   const ended = {};
   await readRecording(engine.id, (events) => {
     if (events[0].epoch !== epoch) return;
@@ -140,10 +147,10 @@ async function readPast(engine) {
     older.requests.push(...requests);
     tape.graft(events, epochAt(history, history.last).base);
   });
-  if (engine.epoch === epoch) backfill(history, older, { ...engine.state, requests: { ...ended, ...engine.state.requests } });
+  if (engine.epoch === epoch && engine.state) backfill(history, older, { ...engine.state, requests: { ...ended, ...engine.state.requests } });
 }
 
-/** The nearest column with a step, from a column on in a direction; the last one before the end otherwise. */
+/** The nearest column with a step, from a column on in a direction; the last one before the end otherwise. @param {History} history @param {number} column @param {number} direction */
 function knownStep(history, column, direction) {
   const oldest = oldestColumn(history);
   const start = Math.min(history.last, Math.max(oldest, column));
@@ -156,7 +163,7 @@ function knownStep(history, column, direction) {
 
 const KIND_WORDS = { preempted: "preemption", finished: "end of a request", slow: "slow step", mark: "mark" };
 
-/** The column of the next event of a kind, beyond `from`. @param {Kind} kind @returns {number | null} */
+/** The column of the next event of a kind, beyond `from`. @param {History} history @param {Kind} kind @param {number} from @param {number} by @returns {number | null} */
 export function findEvent(history, kind, from, by) {
   const limit = kind === "slow" ? slowUs(history) : 0;
   const oldest = oldestColumn(history);
@@ -167,13 +174,14 @@ export function findEvent(history, kind, from, by) {
   return null;
 }
 
+/** @param {History} history @param {Kind} kind @param {number} column @param {Step} step @param {number} slow us */
 function isEvent({ marks, notes }, kind, column, step, slow) {
   if (kind === "slow") return step.wall_us > slow;
   if (kind === "mark") return marks.some(({ at }) => at === column + 1);
-  return notes.get(column)?.[kind].length > 0;
+  return (notes.get(column)?.[kind].length ?? 0) > 0;
 }
 
-/** From when on a step is slow; a hand on the gate makes none so. */
+/** From when on a step is slow; a hand on the gate makes none so. @param {History} history */
 function slowUs({ steps }) {
   const walls = [...steps.values()].filter(({ gated }) => !gated).map(({ wall_us }) => wall_us).sort((a, b) => a - b);
   return walls.length ? SLOW * walls[Math.floor(walls.length / 2)] : Infinity;

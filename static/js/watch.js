@@ -2,6 +2,8 @@
  * What watching does to this page: how many frames came and were drawn, how old the newest event is, what was lost on
  * the way. All by the page's own clock. Of the engine's clock only intervals are used: an event's delay is how much
  * later it came, after the one before, than the quickest one of the last minute did.
+ *
+ * @import {Engine, Json, StepFacts} from "./types.js"
  */
 
 import { percentile } from "./metrics.js";
@@ -16,12 +18,12 @@ export function createWatch(clock = () => performance.now()) {
   const samples = [{ at: begun, received: 0, drawn: 0 }];
   /** The least difference between the clocks in a second: [second, ms]. */
   let slots = /** @type {Array<[number, number]>} */ ([]);
-  let epoch = null;
+  let epoch = /** @type {string | null} */ (null);
   let differs = 0;
   const told = { received: 0, jumps: 0, heardAt: begun };
 
   return {
-    /** A frame was folded. @param {Object<string, any>} frame @param {any} engine the one on show */
+    /** A frame was folded. @param {Json} frame @param {Engine | null} engine the one on show */
     take(frame, engine) {
       told.heardAt = clock();
       if (frame.key && told.received) told.jumps += 1;
@@ -42,11 +44,12 @@ export function createWatch(clock = () => performance.now()) {
       const at = clock();
       samples.push({ at, received: told.received, drawn });
       while (samples.length > 2 && samples[1].at <= at - RATE_MS) samples.shift();
-      const seconds = (at - samples[0].at) / 1000;
-      const perS = (name) => (seconds > 0 ? (samples.at(-1)[name] - samples[0][name]) / seconds : null);
+      const [first] = samples;
+      const seconds = (at - first.at) / 1000;
+      const perS = (/** @type {number} */ frames) => (seconds > 0 ? frames / seconds : null);
       return {
-        received: perS("received"),
-        drawn: perS("drawn"),
+        received: perS(told.received - first.received),
+        drawn: perS(drawn - first.drawn),
         heardMs: at - told.heardAt,
         lateMs: slots.length ? differs - Math.min(...slots.map(([, least]) => least)) : null,
         jumps: told.jumps,
@@ -57,7 +60,7 @@ export function createWatch(clock = () => performance.now()) {
 
 /**
  * What the engine's own steps paid for being watched: publishing one event at the median, and of all their time.
- * @param {Array<Object<string, any>>} steps gated ones left out
+ * @param {StepFacts[]} steps gated ones left out
  */
 export function publishCost(steps) {
   const costs = steps.map(({ phases_us: phases }) => phases.publish ?? 0).sort((a, b) => a - b);

@@ -2,8 +2,11 @@
  * Step anatomy: where the wall time of each step went. One stacked bar per step on the shared axis, and the same as
  * a list for the chosen step, or on average over the last ones. "other" is what no phase explains; "publish" is what
  * telling this page about it cost.
+ *
+ * @import {Canvas, CanvasPanel, KnownView, Palette, Plot, Size, Step} from "../types.js"
  */
 
+import { find } from "../dom.js";
 import { explainStep } from "../explain.js";
 import { count, duration, percent, plural } from "../format.js";
 import { lastSteps } from "../history.js";
@@ -22,6 +25,7 @@ const WINDOW = 60;
 
 const roll = createRoll();
 
+/** @type {CanvasPanel} */
 export const anatomy = {
   gutter: RIGHT,
 
@@ -37,7 +41,7 @@ export const anatomy = {
     const bottom = size.height - TICKS;
     const top = niceCeiling(longest(view, plot));
     drawScale(g, plot, { top: TOP, bottom }, top, palette);
-    const paint = (paper, step) => drawStack(paper, 0, view.axis.px, bottom, (bottom - TOP) / top, step, palette);
+    const paint = (/** @type {OffscreenCanvasRenderingContext2D} */ paper, /** @type {Step} */ step) => drawStack(paper, 0, view.axis.px, bottom, (bottom - TOP) / top, step, palette);
     roll.draw(g, { ...plot, top: 0, bottom }, view, [top], paint);
     drawAhead(g, plot, TOP, bottom, view);
     drawBreaks(g, plot, TOP, bottom, view);
@@ -56,17 +60,17 @@ export const anatomy = {
 
   detail(root, view) {
     if (!view.history) return;
-    const chosen = view.choice?.kind === "step" ? view.history.steps.get(view.choice.column) : null;
+    const column = view.choice?.kind === "step" ? view.choice.column : NaN;
+    const chosen = view.history.steps.get(column);
     const steps = chosen ? [chosen] : measured(view);
-    const explained = () => explainStep(chosen, view.history.notes.get(view.choice.column)) + busyWords(steps);
-    root.querySelector(".detail").textContent = chosen ? explained() : averageWords(steps);
+    find(root, ".detail").textContent = chosen ? explainStep(chosen, view.history.notes.get(column)) + busyWords(steps) : averageWords(steps);
     const parts = sums(steps);
     for (const phase of PHASES) {
-      const line = root.querySelector(`[data-phase="${phase}"]`);
+      const line = find(root, `[data-phase="${phase}"]`);
       const { us, share, scope } = parts[phase];
-      line.querySelector(".us").textContent = duration(steps.length ? us : null);
-      line.querySelector(".share").textContent = percent(steps.length ? share : null);
-      line.querySelector(".scope").textContent = scope;
+      find(line, ".us").textContent = duration(steps.length ? us : null);
+      find(line, ".share").textContent = percent(steps.length ? share : null);
+      find(line, ".scope").textContent = scope;
     }
   },
 
@@ -87,26 +91,29 @@ export const anatomy = {
   },
 };
 
+/** @param {Size} size */
 function plotOf(size) {
   return { left: LEFT, right: size.width - RIGHT };
 }
 
-/** The wall time of the longest step in view. */
+/** The wall time of the longest step in view. @param {KnownView} view @param {Plot} plot */
 function longest({ axis, history }, plot) {
   let us = 1000;
   for (let column = Math.ceil(axis.span(plot).from); column < axis.right; column += 1) us = Math.max(us, history.steps.get(column)?.wall_us ?? 0);
   return us;
 }
 
+/** @param {Step} step @param {string} phase */
 function partUs(step, phase) {
   return phase === "other" ? otherUs(step) : (step.phases_us[phase] ?? 0);
 }
 
-/** The last steps up to the moment shown, but for gated ones. */
+/** The last steps up to the moment shown, but for gated ones. @param {KnownView} view */
 function measured({ history, column }) {
   return lastSteps(history, column, WINDOW).map(([, step]) => step).filter((step) => !step.gated);
 }
 
+/** @param {Step[]} steps */
 function sums(steps) {
   const wall = steps.reduce((sum, step) => sum + step.wall_us, 0);
   return Object.fromEntries(
@@ -118,19 +125,20 @@ function sums(steps) {
   );
 }
 
+/** @param {Step[]} steps */
 function averageWords(steps) {
   if (!steps.length) return "No measured step yet; gated steps are left out.";
   const wall = steps.reduce((sum, step) => sum + step.wall_us, 0) / steps.length;
   return `Mean of the last ${plural(steps.length, "step")}: ${duration(wall)} each.${busyWords(steps)} Click a bar for one step.`;
 }
 
-/** " Device busy 93 %.", or nothing without a device that has a clock. */
+/** " Device busy 93 %.", or nothing without a device that has a clock. @param {Step[]} steps */
 function busyWords(steps) {
   const share = deviceShare(steps);
   return share === null ? "" : ` Device busy ${percent(share)}.`;
 }
 
-/** Step A of a comparison: dashed, with its letter. */
+/** Step A of a comparison: dashed, with its letter. @param {Canvas} g @param {Plot} plot @param {number} bottom @param {number} column @param {KnownView} view */
 function drawMarked(g, plot, bottom, column, { axis, palette }) {
   const x = axis.x(column, plot);
   if (x < plot.left || x > plot.right) return;
@@ -144,6 +152,10 @@ function drawMarked(g, plot, bottom, column, { axis, palette }) {
   g.fillText("A", x - 3, TOP + 6);
 }
 
+/**
+ * @param {OffscreenCanvasRenderingContext2D} g @param {number} x @param {number} px @param {number} bottom @param {number} scale
+ * @param {Step} step @param {Palette} palette
+ */
 function drawStack(g, x, px, bottom, scale, step, palette) {
   const width = Math.max(1, px - 1);
   let y = bottom;

@@ -1,19 +1,23 @@
 /**
  * The banner: what is wrong with the engine or the line to it, in one sentence, and the way out. It also shows how
  * far loading is. Nothing when all is well.
+ *
+ * @import {LoadEvent, Page, View} from "../types.js"
+ *
+ * @typedef {{tone: "fault" | "note", title: string, text: string, restart?: boolean, share?: number | null}} Said
  */
 
 import { count, percent } from "../format.js";
 import { restartEngine } from "../controls.js";
-import { show } from "../dom.js";
+import { byId, find, show } from "../dom.js";
 
-/** @param {{loop: any}} page */
+/** @param {Pick<Page, "loop">} page */
 export function mountBanner(page) {
-  const root = document.getElementById("banner");
-  const title = root.querySelector("strong");
-  const text = root.querySelector("span");
-  const bar = root.querySelector("progress");
-  const restart = root.querySelector("button[data-restart]");
+  const root = byId("banner");
+  const title = find(root, "strong");
+  const text = find(root, "span");
+  const bar = find(root, "progress");
+  const restart = find(root, "button[data-restart]", HTMLButtonElement);
   restart.addEventListener("click", () => restartEngine(restart));
   page.loop.add({
     id: "banner",
@@ -33,7 +37,7 @@ export function mountBanner(page) {
   });
 }
 
-/** @returns {{tone: "fault" | "note", title: string, text: string, restart?: boolean, share?: number | null} | null} */
+/** @param {View} view @returns {Said | null} */
 function sentence({ store, engine }) {
   if (store.strangeVersion !== null) {
     return { tone: "fault", title: "This page is too old.", text: `The engine speaks version ${store.strangeVersion} of the events. Reload the page.` };
@@ -53,15 +57,17 @@ function sentence({ store, engine }) {
   return null;
 }
 
+/** @param {string} status @param {LoadEvent | null} load @returns {Said} */
 function loadSentence(status, load) {
   if (status === "starting" && !load) return { tone: "note", title: "The engine is starting.", text: "", share: null };
   const share = load?.total ? load.done / load.total : null;
   return { tone: "note", title: "Loading the model.", text: load ? loadWords(load, share) : "", share };
 }
 
+/** @param {LoadEvent} load @param {number | null} share */
 function loadWords({ phase, done, total, unit }, share) {
   if (unit === "bytes") {
-    const mib = (bytes) => count(Math.round(bytes / 2 ** 20));
+    const mib = (/** @type {number} */ bytes) => count(Math.round(bytes / 2 ** 20));
     return total ? `${phase}: ${mib(done)} of ${mib(total)} MiB (${percent(share)})` : `${phase}: ${mib(done)} MiB`;
   }
   return total ? `${phase}: ${count(done)} of ${count(total)} ${unit} (${percent(share)})` : phase;

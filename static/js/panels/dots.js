@@ -3,7 +3,12 @@
  * queue + prefill, TPOT the pace of the answer after its first token, E2E all of it. A thin line is the median, a
  * dashed one the target; a request over it is a triangle. Requests that the gate held, and undefined values, give no dot.
  *
- * @typedef {{kind: string, targets: import("../targets.js").Targets}} Lens which class ("" is all), and the targets
+ * @import {Canvas, CanvasPanel, History, KnownView, Palette, Sample, Size, Timings} from "../types.js"
+ * @import {Targets} from "../targets.js"
+ *
+ * @typedef {{kind: string, targets: Targets}} Lens which class ("" is all), and the targets
+ * @typedef {{top: number, bottom: number}} Band
+ * @typedef {{name: keyof Timings, label: string, hue: "prefill" | "decode" | "fg"}} Timing
  */
 
 import { classOf } from "../classes.js";
@@ -13,6 +18,7 @@ import { windowOf } from "../latency_window.js";
 import { percentile, samplesOf } from "../metrics.js";
 import { isOver, verdictWords } from "../targets.js";
 
+/** @type {Timing[]} */
 export const TIMINGS = [
   { name: "ttft_us", label: "TTFT", hue: "prefill" }, // the first token waits for prefill,
   { name: "tpot_us", label: "TPOT", hue: "decode" }, // the pace is decode's
@@ -25,7 +31,7 @@ const GAP = 10;
 /** A target further above the dots than this is only named, lest it flatten them. */
 const NEAR = 1.6;
 
-/** @param {Lens} lens read at each drawing */
+/** @param {Lens} lens read at each drawing @returns {Required<Omit<CanvasPanel, "detail" | "gutter" | "mount">>} */
 export function createDots(lens) {
   return {
     empty(view) {
@@ -52,7 +58,7 @@ export function createDots(lens) {
     },
 
     hint({ dot, timing: { name, label } }) {
-      const over = isOver(dot, name, lens.targets) ? `, over the target of ${duration(lens.targets[name])}` : "";
+      const over = isOver(dot, name, lens.targets) ? `, over the target of ${duration(targetFor(lens.targets, name))}` : "";
       return `${requestName(dot.id)} · ${label} ${duration(dot.timings[name])}${over} · ${classOf(dot)}`;
     },
 
@@ -73,11 +79,23 @@ export function createDots(lens) {
   };
 }
 
+/** The target for a timing; null where there is none. @param {Targets} targets @param {keyof Timings} name @returns {number | null} */
+export function targetFor(targets, name) {
+  return /** @type {Partial<Timings>} */ (targets)[name] ?? null;
+}
+
+/** @type {Array<keyof Timings>} */
+const LISTED = ["ttft_us", "tpot_us", "e2e_us", "queue_us", "prefill_us"];
+
+/** @param {Sample} sample @param {Targets} targets */
 function cellsOf(sample, targets) {
   const { id, timings, tokens } = sample;
   return [
     requestName(id),
-    ...["ttft_us", "tpot_us", "e2e_us", "queue_us", "prefill_us"].map((name) => (timings[name] === null ? NONE : (timings[name] / 1000).toFixed(3))),
+    ...LISTED.map((name) => {
+      const us = timings[name];
+      return us === null ? NONE : (us / 1000).toFixed(3);
+    }),
     count(tokens),
     classOf(sample),
     verdictWords(sample, targets),
@@ -85,41 +103,53 @@ function cellsOf(sample, targets) {
   ];
 }
 
+/** @param {KnownView} view @param {Lens} lens */
 function dotsOf({ history, until }, { kind }) {
   return windowOf(history, until, kind).filter(({ timings }) => !(timings.gated_us > 0)).slice(-SHOWN);
 }
 
+/** @param {Size} size @returns {Band[]} */
 function bandsOf(size) {
   const height = (size.height - 2 * GAP) / 3;
   return TIMINGS.map((_, i) => ({ top: i * (height + GAP) + 3, bottom: i * (height + GAP) + height - 1 }));
 }
 
-/** What the top of a band stands for, and whether the target is within it. */
+/** What the top of a band stands for, and whether the target is within it. @param {Sample[]} shown @param {keyof Timings} name @param {Targets} targets */
 function scaleOf(shown, name, targets) {
   const highest = Math.max(1, ...shown.map(({ timings }) => timings[name] ?? 0));
-  const target = targets[name] ?? null;
+  const target = targetFor(targets, name);
   const within = target !== null && target <= highest * NEAR;
-  return { highest, most: Math.max(highest, within ? target : 0) * 1.08, within };
+  return { highest, most: Math.max(highest, within ? (target ?? 0) : 0) * 1.08, within };
 }
 
+/** @param {number} i @param {number} value @param {Band} band @param {Size} size @param {Sample[]} shown @param {number} most */
 function place(i, value, band, size, shown, most) {
   const step = Math.min(14, (size.width - LEFT - RIGHT) / Math.max(1, shown.length));
   return [LEFT + (i + 0.5) * step, band.bottom - ((band.bottom - band.top) * value) / most];
 }
 
+/**
+ * @param {number} x @param {number} y @param {Band} band @param {Size} size @param {Sample[]} shown @param {keyof Timings} name
+ * @param {Targets} targets @returns {Sample | null}
+ */
 function nearest(x, y, band, size, shown, name, targets) {
   const { most } = scaleOf(shown, name, targets);
   let best = null;
   let closest = 12;
-  shown.forEach((sample, i) => {
-    if (sample.timings[name] === null) return;
-    const [dx, dy] = place(i, sample.timings[name], band, size, shown, most);
+  for (const [i, sample] of shown.entries()) {
+    const us = sample.timings[name];
+    if (us === null) continue;
+    const [dx, dy] = place(i, us, band, size, shown, most);
     const distance = Math.hypot(dx - x, dy - y);
     if (distance < closest) [closest, best] = [distance, sample];
-  });
+  }
   return best;
 }
 
+/**
+ * @param {Canvas} g @param {Band} band @param {Size} size @param {Sample[]} shown @param {Timing} timing @param {KnownView} view
+ * @param {Targets} targets
+ */
 function drawBand(g, band, size, shown, { name, label, hue }, view, targets) {
   const { palette, lit } = view;
   const { highest, most, within } = scaleOf(shown, name, targets);
@@ -136,19 +166,21 @@ function drawBand(g, band, size, shown, { name, label, hue }, view, targets) {
     g.fillRect(LEFT, Math.round(y), size.width - LEFT - RIGHT, 1);
   }
   shown.forEach((sample, i) => {
-    if (sample.timings[name] === null) return;
-    const [x, y] = place(i, sample.timings[name], band, size, shown, most);
+    const us = sample.timings[name];
+    if (us === null) return;
+    const [x, y] = place(i, us, band, size, shown, most);
     g.globalAlpha = lit.any && !lit.requests.has(sample.id) ? 0.3 : 1;
     g.fillStyle = palette[hue];
     drawDot(g, x, y, lit.requests.has(sample.id) ? 4.5 : 3, isOver(sample, name, targets));
   });
   g.globalAlpha = 1;
-  if (!shown.length || (targets[name] ?? null) === null) return;
+  const target = targetFor(targets, name);
+  if (!shown.length || target === null) return;
   const [last] = place(shown.length - 1, 0, band, size, shown, most);
-  drawTarget(g, band, size, targets[name], within ? most : null, last, palette);
+  drawTarget(g, band, size, target, within ? most : null, last, palette);
 }
 
-/** Within the target a disc, over it a triangle. */
+/** Within the target a disc, over it a triangle. @param {Canvas} g @param {number} x @param {number} y @param {number} r @param {boolean} over */
 function drawDot(g, x, y, r, over) {
   g.beginPath();
   if (over) {
@@ -159,7 +191,11 @@ function drawDot(g, x, y, r, over) {
   g.fill();
 }
 
-/** A dashed line; its name where the dots leave room. Far above the dots there is no line, and an arrow to it. */
+/**
+ * A dashed line; its name where the dots leave room. Far above the dots there is no line, and an arrow to it.
+ * @param {Canvas} g @param {Band} band @param {Size} size @param {number} target @param {number | null} most @param {number} last
+ * @param {Palette} palette
+ */
 function drawTarget(g, band, size, target, most, last, palette) {
   const right = size.width - RIGHT;
   const y = most === null ? band.top : Math.round(place(0, target, band, size, [], most)[1]) + 0.5;

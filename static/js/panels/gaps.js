@@ -2,6 +2,12 @@
  * The gaps of the Latency panel (ITL): a trace per request over the steps, one mark per delivery, as high as the time
  * since the one before. Below it the prompt tokens that each step computed: a long prefill stands under the spike that
  * it made. Spikes are triangles; the highest one in view is explained in the picture.
+ *
+ * @import {Canvas, CanvasPanel, History, KnownView, Plot, Size} from "../types.js"
+ * @import {Gap} from "../itl.js"
+ * @import {Lens} from "./dots.js"
+ *
+ * @typedef {{top: number, bottom: number}} Band
  */
 
 import { classOf } from "../classes.js";
@@ -26,12 +32,12 @@ const SPIKE = 2;
 const REACH = 14;
 const LISTED = 100;
 
-/** The gaps of the window that ends at the moment shown, of one class or ("") of all. */
+/** The gaps of the window that ends at the moment shown, of one class or ("") of all. @param {KnownView} view @param {string} kind */
 export function windowGaps({ history, column, until }, kind) {
   return ofClass(gapsBetween(history, column - ITL_STEPS + 1, column), kind, history, until);
 }
 
-/** @param {import("./dots.js").Lens} lens read at each drawing */
+/** @param {Lens} lens read at each drawing @returns {Required<Omit<CanvasPanel, "detail" | "mount">>} */
 export function createGaps(lens) {
   return {
     gutter: GUTTER,
@@ -69,7 +75,7 @@ export function createGaps(lens) {
       const gaps = inView(view, plot, lens.kind);
       const band = { top: TOP, bottom: size.height - TICKS - PREFILL };
       const most = mostOf(gaps);
-      let best = /** @type {import("../itl.js").Gap | null} */ (null);
+      let best = /** @type {Gap | null} */ (null);
       let closest = REACH;
       for (const gap of gaps) {
         const distance = Math.hypot(view.axis.x(gap.column + 0.5, plot) - x, heightOf(gap, band, most) - y);
@@ -102,7 +108,7 @@ export function createGaps(lens) {
   };
 }
 
-/** The longest gap of the chosen step, else of the window, in words; null when there is none. */
+/** The longest gap of the chosen step, else of the window, in words; null when there is none. @param {KnownView} view @param {string} kind */
 export function longestWords(view, kind) {
   const { choice, history } = view;
   const chosen = choice?.kind === "step" ? gapsBetween(history, choice.column, choice.column) : [];
@@ -112,21 +118,23 @@ export function longestWords(view, kind) {
   return `${chosen.length ? "Longest in it" : "Longest"}: ${gapWords(longest, history)}.`;
 }
 
+/** @param {number} column @param {History} history */
 function stepHint(column, history) {
   const step = history.steps.get(column);
-  return `step ${step.step} · ${plural(step.num_prefill_tokens, "prompt token")} · ${duration(step.wall_us)}`;
+  return step ? `step ${step.step} · ${plural(step.num_prefill_tokens, "prompt token")} · ${duration(step.wall_us)}` : "";
 }
 
-/** A request's class is known when it has ended, or when its caller gave one. */
+/** A request's class is known when it has ended, or when its caller gave one. @param {Gap[]} gaps @param {string} kind @param {History} history @param {number} until */
 function ofClass(gaps, kind, history, until) {
   if (!kind) return gaps;
+  /** @type {Map<string, boolean>} */
   const known = new Map();
-  const isOfIt = (id) => {
+  const isOfIt = (/** @type {string} */ id) => {
     const lane = history.lanes.get(id);
     if (!lane) return false;
     const { num_prompt_tokens: prompt, num_output_tokens: tokens, request_class: label } = lane.facts;
     const ended = lane.end !== null && lane.end.at <= until;
-    return (label || ended) && classOf({ prompt, tokens, label }) === kind;
+    return (Boolean(label) || ended) && classOf({ prompt, tokens, label }) === kind;
   };
   return gaps.filter(({ request }) => {
     if (!known.has(request)) known.set(request, isOfIt(request));
@@ -134,24 +142,28 @@ function ofClass(gaps, kind, history, until) {
   });
 }
 
+/** @param {KnownView} view @param {Plot} plot @param {string} kind */
 function inView(view, plot, kind) {
   const { from, to } = view.axis.span(plot);
   return ofClass(gapsBetween(view.history, from, to), kind, view.history, Infinity).filter(({ gated }) => !gated);
 }
 
+/** @param {Size} size */
 function plotOf(size) {
   return { left: LEFT, right: size.width - GUTTER };
 }
 
+/** @param {Gap[]} gaps */
 function mostOf(gaps) {
   return niceCeiling(Math.max(1000, ...gaps.map(({ us }) => us)));
 }
 
+/** @param {Gap} gap @param {Band} band @param {number} most */
 function heightOf({ us }, band, most) {
   return band.bottom - ((band.bottom - band.top) * us) / most;
 }
 
-/** Prompt tokens of each step, against its budget. */
+/** Prompt tokens of each step, against its budget. @param {Canvas} g @param {Plot} plot @param {number} bottom @param {KnownView} view */
 function drawPrefill(g, plot, bottom, { axis, history, palette }) {
   g.textAlign = "right";
   g.fillStyle = palette.muted;
@@ -167,6 +179,7 @@ function drawPrefill(g, plot, bottom, { axis, history, palette }) {
   }
 }
 
+/** @param {Canvas} g @param {Gap[]} gaps @param {Band} band @param {number} most @param {Plot} plot @param {KnownView} view */
 function drawTraces(g, gaps, band, most, plot, { axis, palette, lit, choice }) {
   const spike = SPIKE * (percentile(gapSamples(gaps), 50) ?? Infinity);
   const chosen = choice?.kind === "step" ? null : lit;
@@ -185,6 +198,7 @@ function drawTraces(g, gaps, band, most, plot, { axis, palette, lit, choice }) {
   g.globalAlpha = 1;
 }
 
+/** @param {Canvas} g @param {number} x @param {number} y @param {number} toX @param {number} toY @param {number} width */
 function drawLine(g, x, y, toX, toY, width) {
   g.lineWidth = width;
   g.beginPath();
@@ -193,6 +207,7 @@ function drawLine(g, x, y, toX, toY, width) {
   g.stroke();
 }
 
+/** @param {Canvas} g @param {number} x @param {number} y @param {boolean} spike @param {number} r */
 function drawMark(g, x, y, spike, r) {
   g.beginPath();
   if (spike) {
@@ -203,7 +218,7 @@ function drawMark(g, x, y, spike, r) {
   g.fill();
 }
 
-/** "212 ms: step 41 prefilled 512 tok of R9" above the highest spike. */
+/** "212 ms: step 41 prefilled 512 tok of R9" above the highest spike. @param {Canvas} g @param {Gap[]} gaps @param {Plot} plot @param {KnownView} view */
 function drawHighest(g, gaps, plot, { axis, history, palette, until }) {
   const spike = SPIKE * (percentile(gapSamples(gaps), 50) ?? Infinity);
   const told = gaps.filter((gap) => gap.us >= spike && gap.column < until && axis.x(gap.column + 0.5, plot) > plot.left);

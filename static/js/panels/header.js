@@ -1,22 +1,25 @@
 /**
  * The header: what the engine is and how it is, the numbers that matter, and whether what you see is live.
  * Status and badges follow at once; figures at most twice a second, so that they can be read.
+ *
+ * @import {History, Page, State, View} from "../types.js"
+ *
+ * @typedef {Object<string, HTMLElement>} Parts by their data-part
  */
 
-import { show, write } from "../dom.js";
+import { byData, byId, findAll, show, write } from "../dom.js";
 import { count, duration, milliseconds, percent, plural, rate, statusWords } from "../format.js";
 import { newestSteps, stepNumber } from "../history.js";
 import { windowSamples } from "../latency_window.js";
 import { brokenInvariant, percentile, poolUse, rates, RATE_WINDOW_US } from "../metrics.js";
 
-/** @param {{loop: any}} page */
+/** @param {Pick<Page, "loop">} page */
 export function mountHeader(page) {
-  const root = document.getElementById("top");
-  const parts = collect(root);
-  const labels = [...document.querySelectorAll("[data-label]")];
-  const present = [...document.querySelectorAll("[data-present]")];
-  const speculating = [...document.querySelectorAll("[data-speculating]")];
-  const drafting = [...document.querySelectorAll("[data-drafting]")];
+  const parts = byData(byId("top"), "part");
+  const labels = findAll(document, "[data-label]");
+  const present = findAll(document, "[data-present]");
+  const speculating = findAll(document, "[data-speculating]");
+  const drafting = findAll(document, "[data-drafting]");
   page.loop.add({
     id: "header",
     visible: true,
@@ -32,11 +35,7 @@ export function mountHeader(page) {
   });
 }
 
-/** Elements by their data-part. */
-function collect(root) {
-  return Object.fromEntries([...root.querySelectorAll("[data-part]")].map((node) => [node.dataset.part, node]));
-}
-
+/** @param {Parts} parts @param {View} view */
 function showStatus(parts, view) {
   const { engine, store } = view;
   const status = engine?.about.status ?? "starting";
@@ -57,27 +56,27 @@ function showStatus(parts, view) {
   showLive(parts.live, view);
 }
 
-/** Whether a hand is on the gate: paused, counted or slowed. */
+/** Whether a hand is on the gate: paused, counted or slowed. @param {State | null | undefined} state */
 export function byHand(state) {
-  return Boolean(state) && (state.gate.state === "paused" || state.gate.per_second !== null);
+  return state !== null && state !== undefined && (state.gate.state === "paused" || state.gate.per_second !== null);
 }
 
-/** The board's figures are those of the moment shown: when that is held, it says which. */
+/** The board's figures are those of the moment shown: when that is held, it says which. @param {HTMLElement[]} labels @param {View} view */
 function showLabels(labels, { hello, engine, store, history, column }) {
   const kind = { simulated: Boolean(hello?.simulated), gated: byHand(engine?.state) };
   for (const label of labels) {
-    const held = store.held && label.hasAttribute("data-moment");
-    write(label, held ? `step ${count(stepNumber(history, column))}` : labelWord(label.dataset.label, kind));
+    const held = store.held && history && label.hasAttribute("data-moment");
+    write(label, held ? `step ${count(stepNumber(history, column))}` : labelWord(label.dataset.label ?? "", kind));
   }
 }
 
-/** What a script answers is simulated, whatever clock it was taken with; what a hand on the gate holds is gated. */
+/** What a script answers is simulated, whatever clock it was taken with; what a hand on the gate holds is gated. @param {string} label @param {{simulated: boolean, gated: boolean}} kind */
 export function labelWord(label, { simulated, gated }) {
   if (simulated) return "simulated";
   return gated && label === "measured" ? "gated" : label;
 }
 
-/** LIVE while following; else how far behind the engine the view is by now. */
+/** LIVE while following; else how far behind the engine the view is by now. @param {HTMLElement} button @param {View} view */
 function showLive(button, { store, axis, last, column }) {
   const following = axis.following && !store.held;
   if (button.getAttribute("aria-pressed") !== String(following)) button.setAttribute("aria-pressed", String(following));
@@ -89,10 +88,11 @@ function showLive(button, { store, axis, last, column }) {
   write(button, behind ? `HELD · ${plural(behind, "step")} behind · go live` : "HELD · go live");
 }
 
+/** @param {Parts} parts @param {View} view */
 function showFigures(parts, { engine, state, store, history, column, until }) {
   // Paused by hand or not heard of: there is no rate. Idle: it is 0.
   const heard = store.held || engine?.about.status === "ready";
-  const speed = state && heard && !byHand(state) ? rates(newestSteps(history, column), store.now) : { prefill: null, decode: null };
+  const speed = state && history && heard && !byHand(state) ? rates(newestSteps(history, column), store.now) : { prefill: null, decode: null };
   write(parts.decode, rate(speed.decode));
   write(parts.prefill, rate(speed.prefill));
   write(parts["rate-window"], `last ${RATE_WINDOW_US / 1e6} s`);
@@ -110,8 +110,9 @@ function showFigures(parts, { engine, state, store, history, column, until }) {
   parts.invariant.title = broken ?? "";
 }
 
+/** @param {Parts} parts @param {"ttft" | "tpot"} name @param {History | null} history @param {number} until */
 function showMedian(parts, name, history, until) {
-  const samples = history ? windowSamples(history, until, `${name}_us`) : [];
+  const samples = history ? windowSamples(history, until, name === "ttft" ? "ttft_us" : "tpot_us") : [];
   const median = percentile(samples, 50);
   const seconds = median !== null && median >= 10_000_000;
   write(parts[name], seconds ? duration(median).slice(0, -2) : milliseconds(median));

@@ -1,9 +1,17 @@
 /**
  * Intensity calculator: FLOP per byte of reading a prompt and of writing an answer, over the number of tokens, on
  * logarithmic axes. Above the device's ridge it computes, below it waits for memory.
+ *
+ * @import {Canvas, CanvasPanel, Hello, Page, Palette, Size, View} from "../types.js"
+ *
+ * @typedef {Record<"billions" | "weightBytes" | "kvBytes" | "tokens" | "sequences" | "tflops" | "gbs", number>} Asked
+ * @typedef {ReturnType<typeof sumOf>} Sum
+ * @typedef {{name: string, hue: "prefill" | "decode", at: (tokens: number) => number, dash: number[], mark: "square" | "circle"}} Curve
+ * @typedef {ReturnType<typeof plotOf>} Plane
  */
 
 import { keepDrafts } from "../drafts.js";
+import { byId, field, find } from "../dom.js";
 import { fillNumbers, fillOptions, mountPicker, readNumbers, showWrong } from "../fields.js";
 import { count, decadeWords, perByte, percent, plural, quantity } from "../format.js";
 import { mountPanel } from "../frame.js";
@@ -22,39 +30,46 @@ const TABLE_TOKENS = [1, 128, 1024, 8192, 32_768, 131_072];
 const MODEL_FIELDS = ["billions", "weightBytes", "kvBytes"];
 const DEVICE_FIELDS = ["tflops", "gbs"];
 
-/** @param {any} page */
+/** @param {Page} page */
 export function mountIntensity(page) {
-  const root = document.getElementById("panel-intensity");
-  const form = /** @type {HTMLFormElement} */ (root.querySelector("form"));
-  let sum = /** @type {ReturnType<typeof sumOf> | null} */ (null);
+  const root = byId("panel-intensity");
+  const form = find(root, "form");
+  const model = field(form, "model", HTMLSelectElement);
+  const device = field(form, "device", HTMLSelectElement);
+  const error = find(root, ".error");
+  const steps = find(root, ".steps", HTMLOListElement);
+  let sum = /** @type {Sum | null} */ (null);
 
   function reckon() {
     const { values, wrong } = readNumbers(form);
-    showWrong(root.querySelector(".error"), wrong);
-    sum = wrong ? null : sumOf(values);
-    writeSteps(root.querySelector(".steps"), sum ? stepsOf(sum) : []);
+    showWrong(error, wrong);
+    sum = wrong ? null : sumOf(/** @type {Asked} */ (values));
+    writeSteps(steps, sum ? stepsOf(sum) : []);
     page.loop.invalidateNow();
   }
 
+  /** @param {string} value */
   function pickModel(value) {
-    fillNumbers(form, value === "engine" ? engineModel(page.view().hello) : modelNumbers(MODELS[Number(value)]));
+    fillNumbers(form, (value === "engine" ? engineModel(page.view().hello) : modelNumbers(MODELS[Number(value)])) ?? {});
   }
 
+  /** @param {string} value */
   function pickDevice(value) {
-    fillNumbers(form, value === "engine" ? engineDevice(page.view().hello) : deviceNumbers(DEVICES[Number(value)]));
+    fillNumbers(form, (value === "engine" ? engineDevice(page.view().hello) : deviceNumbers(DEVICES[Number(value)])) ?? {});
   }
 
+  /** @param {Hello | null} hello */
   function offer(hello) {
-    const own = (found, name) => (found ? [{ value: "engine", text: `this engine's: ${name}` }] : []);
-    const named = (all) => all.map(({ name }, i) => ({ value: String(i), text: name }));
-    fillOptions(form.elements.model, [...own(engineModel(hello), hello?.model.name), ...named(MODELS)]);
-    fillOptions(form.elements.device, [...own(engineDevice(hello), `${hello?.device.name}, measured`), ...named(DEVICES)]);
+    const own = (/** @type {Object<string, number> | null} */ found, /** @type {string | undefined} */ name) => (found ? [{ value: "engine", text: `this engine's: ${name}` }] : []);
+    const named = (/** @type {Array<{name: string}>} */ all) => all.map(({ name }, i) => ({ value: String(i), text: name }));
+    fillOptions(model, [...own(engineModel(hello), hello?.model.name), ...named(MODELS)]);
+    fillOptions(device, [...own(engineDevice(hello), `${hello?.device.name}, measured`), ...named(DEVICES)]);
   }
 
   offer(null);
   keepDrafts(form);
-  mountPicker(form.elements.model, { names: MODEL_FIELDS, pick: pickModel });
-  mountPicker(form.elements.device, { names: DEVICE_FIELDS, pick: pickDevice });
+  mountPicker(model, { names: MODEL_FIELDS, pick: pickModel });
+  mountPicker(device, { names: DEVICE_FIELDS, pick: pickDevice });
   form.addEventListener("input", reckon);
   form.addEventListener("change", reckon);
   form.addEventListener("submit", (event) => event.preventDefault());
@@ -62,25 +77,31 @@ export function mountIntensity(page) {
   reckon();
 }
 
+/** @param {typeof MODELS[number]} model */
 function modelNumbers(model) {
   return { billions: model.parameters / BILLION, weightBytes: 2, kvBytes: kvBytesPerToken({ ...model, dtype: "float16" }) };
 }
 
+/** @param {{flops: number, bytesPerS: number}} device */
 function deviceNumbers({ flops, bytesPerS }) {
   return { tflops: Number((flops / TERA).toPrecision(6)), gbs: Number((bytesPerS / GIGA).toPrecision(6)) };
 }
 
+/** @param {Hello | null} hello */
 function engineModel(hello) {
-  if (!hello?.model.num_parameters) return null;
+  const shape = engineShape(hello);
+  if (!hello || !shape) return null;
   const { num_parameters, weight_bytes } = hello.model;
-  return { billions: num_parameters / BILLION, weightBytes: Number((weight_bytes / num_parameters).toPrecision(4)), kvBytes: kvBytesPerToken(engineShape(hello)) };
+  return { billions: num_parameters / BILLION, weightBytes: Number((weight_bytes / num_parameters).toPrecision(4)), kvBytes: kvBytesPerToken(shape) };
 }
 
+/** @param {Hello | null} hello */
 function engineDevice(hello) {
   const { peak_flops: flops, peak_bytes_per_s: bytesPerS } = hello?.device ?? {};
   return flops && bytesPerS ? deviceNumbers({ flops, bytesPerS }) : null;
 }
 
+/** @param {Asked} asked */
 function sumOf({ billions, weightBytes, kvBytes, tokens, sequences, tflops, gbs }) {
   const load = { parameters: billions * BILLION, weightBytes, kvBytes, tokens, sequences };
   const ridge = ridgeOf(tflops * TERA, gbs * GIGA);
@@ -89,10 +110,11 @@ function sumOf({ billions, weightBytes, kvBytes, tokens, sequences, tflops, gbs 
 
 // -- words ---------------------------------------------------------------------------------------
 
+/** @param {Sum} sum */
 function stepsOf({ load, ridge, tflops, gbs, prefill, decode }) {
   const { parameters, weightBytes, kvBytes, tokens, sequences } = load;
   const read = `${quantity(parameters * weightBytes)}B of weights`;
-  const cache = (tokensRead) => `${quantity(kvBytes * tokensRead)}B of cache`;
+  const cache = (/** @type {number} */ tokensRead) => `${quantity(kvBytes * tokensRead)}B of cache`;
   return [
     { words: `prefill: 2·N·S = ${quantity(2 * parameters * tokens)}FLOP ÷ (${read} + ${cache(tokens)})`, result: `${perByte(prefill)} FLOP/byte`, sum: true },
     { words: `decode: 2·N·B = ${quantity(2 * parameters * sequences)}FLOP ÷ (${read} + ${cache(tokens * sequences)})`, result: `${perByte(decode)} FLOP/byte`, sum: true },
@@ -100,10 +122,12 @@ function stepsOf({ load, ridge, tflops, gbs, prefill, decode }) {
   ];
 }
 
+/** @param {number} intensity @param {number} ridge */
 function limitWords(intensity, ridge) {
   return intensity >= ridge ? "keeps the arithmetic busy (compute-bound)" : `waits for memory (memory-bound): at most ${percent(intensity / ridge)} of the arithmetic is busy`;
 }
 
+/** @param {Sum} sum */
 function adviceOf({ load, ridge, prefill, decode, even }) {
   const needed = sequencesToReach(ridge, load);
   const batch = needed === null ? "no number of sequences would change that: their caches alone are too much to read" : `it takes ${plural(needed, "sequence")} at once to change that`;
@@ -114,6 +138,7 @@ function adviceOf({ load, ridge, prefill, decode, even }) {
 
 // -- the picture ---------------------------------------------------------------------------------
 
+/** @param {() => Sum | null} sumNow @param {(view: View) => void} offer @returns {CanvasPanel} */
 function panelOf(sumNow, offer) {
   return {
     empty: () => (sumNow() ? null : "Nothing to draw: see the number that cannot be so."),
@@ -140,7 +165,7 @@ function panelOf(sumNow, offer) {
     detail(root, view) {
       offer(view);
       const sum = sumNow();
-      root.querySelector(".detail").textContent = sum ? adviceOf(sum) : "";
+      find(root, ".detail").textContent = sum ? adviceOf(sum) : "";
     },
     summary() {
       const sum = sumNow();
@@ -148,13 +173,16 @@ function panelOf(sumNow, offer) {
     },
     twin() {
       const sum = sumNow();
-      const lengths = sum ? [...new Set([...TABLE_TOKENS, sum.load.tokens])].sort((a, b) => a - b) : [];
+      const columns = ["tokens", "prefill FLOP/byte", "decode FLOP/byte"];
+      if (!sum) return { columns, rows: [] };
+      const lengths = [...new Set([...TABLE_TOKENS, sum.load.tokens])].sort((a, b) => a - b);
       const rows = lengths.map((tokens) => ({ cells: [count(tokens), perByte(prefillIntensity({ ...sum.load, tokens })), perByte(decodeIntensity({ ...sum.load, tokens }))] }));
-      return { columns: ["tokens", "prefill FLOP/byte", "decode FLOP/byte"], rows };
+      return { columns, rows };
     },
   };
 }
 
+/** @param {Sum} sum @returns {Curve[]} */
 function curvesOf({ load }) {
   return [
     { name: "prefill", hue: "prefill", at: (tokens) => prefillIntensity({ ...load, tokens }), dash: [], mark: "square" },
@@ -162,7 +190,7 @@ function curvesOf({ load }) {
   ];
 }
 
-/** Decades of tokens across and of FLOP per byte up, wide enough for all that is drawn. */
+/** Decades of tokens across and of FLOP per byte up, wide enough for all that is drawn. @param {Sum} sum @param {Size} size */
 function plotOf(sum, size) {
   const left = PLOT.left;
   const right = size.width - PLOT.right;
@@ -174,12 +202,13 @@ function plotOf(sum, size) {
   const across = Math.log10(last);
   return {
     left, right, top, bottom, low, high, last,
-    x: (tokens) => left + ((right - left) * Math.log10(tokens)) / across,
-    y: (value) => bottom - ((bottom - top) * (Math.log10(value) - low)) / (high - low),
-    tokensAt: (x) => 10 ** (((x - left) / (right - left)) * across),
+    x: (/** @type {number} */ tokens) => left + ((right - left) * Math.log10(tokens)) / across,
+    y: (/** @type {number} */ value) => bottom - ((bottom - top) * (Math.log10(value) - low)) / (high - low),
+    tokensAt: (/** @type {number} */ x) => 10 ** (((x - left) / (right - left)) * across),
   };
 }
 
+/** @param {Canvas} g @param {Plane} plot @param {Palette} palette */
 function drawAxes(g, plot, palette) {
   const { left, right, top, bottom, low, high } = plot;
   g.fillStyle = palette.muted;
@@ -206,7 +235,7 @@ function drawAxes(g, plot, palette) {
   g.fillText("tokens S", right, bottom + 22);
 }
 
-/** The ridge as a line, hatched below it: there memory is what it waits for. */
+/** The ridge as a line, hatched below it: there memory is what it waits for. @param {Canvas} g @param {Plane} plot @param {number} ridge @param {Palette} palette */
 function drawRidge(g, plot, ridge, palette) {
   const y = plot.y(ridge);
   g.globalAlpha = 0.25;
@@ -217,6 +246,7 @@ function drawRidge(g, plot, ridge, palette) {
   g.fillRect(plot.left, Math.round(y) - 1, plot.right - plot.left, 2);
 }
 
+/** @param {Canvas} g @param {Plane} plot @param {number} ridge @param {Palette} palette */
 function sayRidge(g, plot, ridge, palette) {
   const y = plot.y(ridge);
   g.textAlign = "left";
@@ -224,6 +254,7 @@ function sayRidge(g, plot, ridge, palette) {
   write(g, "and waits for memory below", plot.left + 6, y + 10, palette);
 }
 
+/** @param {Canvas} g @param {Plane} plot @param {Curve} curve @param {Palette} palette */
 function drawCurve(g, plot, { hue, at, dash }, palette) {
   g.strokeStyle = palette[hue];
   g.lineWidth = 2;
@@ -234,7 +265,7 @@ function drawCurve(g, plot, { hue, at, dash }, palette) {
   g.setLineDash([]);
 }
 
-/** Where the number of tokens asked for stands on a curve. */
+/** Where the number of tokens asked for stands on a curve. @param {Canvas} g @param {Plane} plot @param {Curve} curve @param {number} tokens @param {Palette} palette */
 function drawMark(g, plot, { name, hue, at, mark }, tokens, palette) {
   const [x, y] = [plot.x(tokens), plot.y(at(tokens))];
   g.fillStyle = palette[hue];

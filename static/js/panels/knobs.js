@@ -2,38 +2,50 @@
  * Knobs: the engine's settings as fields. A field follows the engine until somebody changes it; from then on it is a
  * draft, kept over refreshes and reconnects, until it is applied or discarded. Applying is explicit and atomic; each
  * row says what a change will do and, afterwards, what it did. What needs a new engine asks first.
+ *
+ * @import {Engine, Page} from "../types.js"
+ * @import {Answer} from "../controls.js"
+ *
+ * @typedef {ReturnType<typeof rowOf>} Knob
+ * @typedef {Map<string, any>} Drafts values that were typed, by the setting's name
+ * @typedef {Object<string, string>} Effects how each setting takes effect
  */
 
 import { knobEffects, turnKnobs } from "../controls.js";
+import { byId, find, findAll } from "../dom.js";
 import { count, plural } from "../format.js";
+import { keep, readKept } from "../kept.js";
 
 const KEY = "stepscope.knobs";
 
+/** @type {Object<string, string>} */
 const EFFECT_WORDS = { live: "at once", next_step: "next step", restart: "restart" };
 
-/** @param {{loop: any, view: () => any}} page */
+/** @param {Page} page */
 export function mountKnobs(page) {
-  const root = document.getElementById("panel-knobs");
-  const form = root.querySelector("form");
-  const rows = [...root.querySelectorAll("[data-knob]")].map(rowOf);
+  const root = byId("panel-knobs");
+  const form = find(root, "form");
+  const rows = findAll(root, "[data-knob]").map(rowOf);
   const drafts = loadDrafts();
   /** @type {Map<string, any>} values that were accepted and that the engine has not told of yet */
   const accepted = new Map();
-  const done = new Map(); // name -> what applying it did
-  let effects = {};
+  /** @type {Map<string, string>} by name: what applying it did */
+  const done = new Map();
+  let effects = /** @type {Effects} */ ({});
   let epoch = /** @type {string | null} */ (null);
   let busy = false;
-  const confirmRestart = mountRestartQuestion(root.querySelector("#restart-ask"), page);
+  const confirmRestart = mountRestartQuestion(byId("restart-ask", HTMLDialogElement), page);
 
   const parts = {
-    apply: form.querySelector("[data-apply]"),
-    discard: form.querySelector("[data-discard]"),
-    plan: form.querySelector("[data-plan]"),
-    wrong: form.querySelector("[data-wrong]"),
+    apply: find(form, "[data-apply]", HTMLButtonElement),
+    discard: find(form, "[data-discard]"),
+    plan: find(form, "[data-plan]"),
+    wrong: find(form, "[data-wrong]"),
   };
-  const current = (name) => (accepted.has(name) ? accepted.get(name) : page.view().engine?.state?.config[name]);
+  const current = (/** @type {string} */ name) => (accepted.has(name) ? accepted.get(name) : page.view().engine?.state?.config[name]);
   const changed = () => rows.filter(({ name }) => drafts.has(name) && drafts.get(name) !== current(name));
 
+  /** @param {Knob} row */
   function edit(row) {
     row.wrong.textContent = "";
     done.delete(row.name);
@@ -43,6 +55,7 @@ export function mountKnobs(page) {
     page.loop.invalidateNow();
   }
 
+  /** @param {SubmitEvent} event */
   async function apply(event) {
     event.preventDefault();
     const turned = changed();
@@ -60,6 +73,7 @@ export function mountKnobs(page) {
     page.loop.invalidateNow();
   }
 
+  /** @param {Knob[]} turned @param {Effects} how */
   function succeed(turned, how) {
     const restarting = Object.values(how).includes("restart");
     for (const { name } of turned) {
@@ -76,7 +90,7 @@ export function mountKnobs(page) {
     parts.wrong.textContent = "";
   }
 
-  /** A new engine: it tells its settings itself. */
+  /** A new engine: it tells its settings itself. @param {Engine} engine */
   function meet(engine) {
     if (epoch !== null) for (const [name, words] of done) if (words.includes("restarting")) done.set(name, "in effect, in a new engine");
     epoch = engine.epoch;
@@ -87,7 +101,7 @@ export function mountKnobs(page) {
     });
   }
 
-  const ghosts = [...root.querySelectorAll("[data-ghost]")];
+  const ghosts = findAll(root, "[data-ghost]", HTMLAnchorElement);
   for (const row of rows) row.field.addEventListener("input", () => edit(row));
   form.addEventListener("submit", apply);
   form.noValidate = true;
@@ -115,25 +129,25 @@ export function mountKnobs(page) {
 
 // -- rows ----------------------------------------------------------------------------------------
 
-/** One setting's row: reading it, and showing the engine's value or the draft. */
+/** One setting's row: reading it, and showing the engine's value or the draft. @param {HTMLElement} node */
 function rowOf(node) {
-  const { knob: name, kind, nullable } = node.dataset;
-  const field = node.querySelector("input, select");
-  const does = node.querySelector("[data-does]");
-  const wrong = node.querySelector(".error");
+  const { knob: name = "", kind, nullable } = node.dataset;
+  const field = /** @type {HTMLInputElement | HTMLSelectElement} */ (find(node, "input, select"));
+  const does = find(node, "[data-does]");
+  const wrong = find(node, ".error");
 
   const read = () => {
-    if (kind === "bool") return field.checked;
+    if (field instanceof HTMLInputElement && kind === "bool") return field.checked;
     if (kind === "choice") return field.value;
     if (field.value.trim() === "") return nullable ? null : "";
     return Number(field.value);
   };
-  const put = (value) => {
-    if (kind === "bool") {
+  const put = (/** @type {any} */ value) => {
+    if (field instanceof HTMLInputElement && kind === "bool") {
       if (field.checked !== value) field.checked = value;
       return;
     }
-    if (kind === "choice" && ![...field.options].some((option) => option.value === value)) field.add(new Option(value));
+    if (field instanceof HTMLSelectElement && ![...field.options].some((option) => option.value === value)) field.add(new Option(value));
     const text = value === null || value === undefined ? "" : String(value);
     if (field.value !== text) field.value = text;
   };
@@ -143,7 +157,8 @@ function rowOf(node) {
     field,
     wrong,
     read,
-    show({ value, drafts, effect, done }) {
+    /** @param {{value: any, drafts: Drafts, effect: string | undefined, done: string | undefined}} now */
+    show({ value, drafts, effect = "", done }) {
       field.disabled = false;
       const draft = drafts.has(name) && drafts.get(name) !== value;
       if (draft) {
@@ -157,12 +172,14 @@ function rowOf(node) {
   };
 }
 
+/** @param {unknown} value */
 function valueWords(value) {
   if (value === true) return "on";
   if (value === false) return "off";
   return typeof value === "number" && Number.isInteger(value) ? count(value) : String(value);
 }
 
+/** @param {{apply: HTMLButtonElement, discard: HTMLElement, plan: HTMLElement}} parts @param {Knob[]} turned @param {Effects} effects @param {boolean} busy */
 function showPlan({ apply, discard, plan }, turned, effects, busy) {
   apply.disabled = !turned.length || busy;
   discard.hidden = !turned.length;
@@ -173,19 +190,23 @@ function showPlan({ apply, discard, plan }, turned, effects, busy) {
   if (plan.textContent !== words) plan.textContent = words;
 }
 
-/** The way to the last run beside a simulation of it, with one setting turned the other way. */
+/** The way to the last run beside a simulation of it, with one setting turned the other way. @param {HTMLAnchorElement} link @param {Engine} engine */
 function showGhost(link, { id, state }) {
-  const words = {
+  if (!state) return;
+  const { ghost = "" } = link.dataset;
+  /** @type {Object<string, string>} */
+  const all = {
     batching: `${state.config.batching === "static" ? "continuous" : "static"} batching`,
     enable_chunked_prefill: `chunked prefill ${state.config.enable_chunked_prefill ? "off" : "on"}`,
-  }[link.dataset.ghost];
-  link.href = `/compare?ghost=${link.dataset.ghost}&engine=${encodeURIComponent(id)}`;
+  };
+  const words = all[ghost];
+  link.href = `/compare?ghost=${ghost}&engine=${encodeURIComponent(id)}`;
   if (link.textContent !== `Compare with ${words}`) link.textContent = `Compare with ${words}`;
 }
 
-/** Say a refusal beside the setting it names, in the API's field or in its sentence (as a name or a flag); else below. */
+/** Say a refusal beside the setting it names, in the API's field or in its sentence (as a name or a flag); else below. @param {Knob[]} rows @param {Knob[]} turned @param {Answer} answer @param {HTMLElement} below */
 function blame(rows, turned, { message, param }, below) {
-  const flagOf = (name) => new RegExp(`(?<![\\w-])(${name}|--(no-)?${name.replaceAll("_", "-")})(?![\\w-])`);
+  const flagOf = (/** @type {string} */ name) => new RegExp(`(?<![\\w-])(${name}|--(no-)?${name.replaceAll("_", "-")})(?![\\w-])`);
   const named = rows.find(({ name }) => name === param) ?? turned.find(({ name }) => flagOf(name).test(message));
   if (named) {
     named.wrong.textContent = message;
@@ -195,9 +216,9 @@ function blame(rows, turned, { message, param }, below) {
 
 // -- the question --------------------------------------------------------------------------------
 
-/** @returns {() => Promise<boolean>} asks whether to restart, saying how many requests would end */
+/** @param {HTMLDialogElement} dialog @param {Page} page @returns {() => Promise<boolean>} asks whether to restart, saying how many requests would end */
 function mountRestartQuestion(dialog, page) {
-  const words = dialog.querySelector("[data-restart-words]");
+  const words = find(dialog, "[data-restart-words]");
   const say = () => {
     const { running, waiting } = page.view().engine?.state?.queues ?? { running: [], waiting: [] };
     const live = running.length + waiting.length;
@@ -206,8 +227,8 @@ function mountRestartQuestion(dialog, page) {
     if (words.textContent !== text) words.textContent = text;
   };
   page.loop.add({ id: "restart-question", visible: true, draw: () => dialog.open && say() });
-  dialog.querySelector("[data-restart-yes]").addEventListener("click", () => dialog.close("yes"));
-  dialog.querySelector("[data-restart-no]").addEventListener("click", () => dialog.close(""));
+  find(dialog, "[data-restart-yes]").addEventListener("click", () => dialog.close("yes"));
+  find(dialog, "[data-restart-no]").addEventListener("click", () => dialog.close(""));
   return () => {
     dialog.returnValue = "";
     say();
@@ -218,14 +239,15 @@ function mountRestartQuestion(dialog, page) {
 
 // -- drafts --------------------------------------------------------------------------------------
 
+/** @param {Drafts} drafts */
 function keepDrafts(drafts) {
-  sessionStorage.setItem(KEY, JSON.stringify([...drafts]));
+  keep(KEY, JSON.stringify([...drafts]), "sessionStorage");
 }
 
-/** @returns {Map<string, any>} */
+/** @returns {Drafts} */
 function loadDrafts() {
   try {
-    return new Map(JSON.parse(sessionStorage.getItem(KEY) ?? "[]"));
+    return new Map(JSON.parse(readKept(KEY, "sessionStorage") ?? "[]"));
   } catch {
     return new Map();
   }

@@ -3,6 +3,11 @@
  * its tokens are computed: blue for prompt tokens, amber for generated ones. Hatched = cached and idle, hollow = free, ring and digit = shared.
  * A corner mark names the blocks that would be handed out next, another the block that was just evicted.
  * A pool too large for that is drawn as tiles (kv_tiles.js); a click or Enter opens one, Esc closes it.
+ *
+ * @import {Canvas, Choice, KnownView, Page, PoolPicture, Size, State} from "../types.js"
+ * @import {Cursor} from "../kv_cursor.js"
+ * @import {Tile} from "../kv_tiles.js"
+ * @import {Line, Twin} from "../table.js"
  */
 
 import { percent, plural, requestName } from "../format.js";
@@ -16,14 +21,15 @@ const cells = createCells();
 const mosaic = createTiles();
 const fill = createFill();
 /** Where each cell or tile was drawn last, in device pixels; tests read the picture by it. */
-let drawn = { columns: 0, pitch: 0, side: 0, total: 0 };
-/** The tiles as drawn last; none while blocks are shown one by one. @type {import("../kv_tiles.js").Tile[]} */
+let drawn = { first: 0, columns: 0, pitch: 0, side: 0, total: 0 };
+/** The tiles as drawn last; none while blocks are shown one by one. @type {Tile[]} */
 let tiles = [];
 /** A block of the tile that is open. */
 let opened = /** @type {number | null} */ (null);
-let cursor = /** @type {ReturnType<typeof import("../kv_cursor.js").createCursor> | null} */ (null);
-let page = /** @type {any} */ (null);
+let cursor = /** @type {Cursor | null} */ (null);
+let page = /** @type {Page | null} */ (null);
 
+/** @type {PoolPicture & {mount: (on: Page, keyboard: Cursor) => void, close: () => boolean}} */
 export const kv = {
   mount(on, keyboard) {
     page = on;
@@ -47,7 +53,7 @@ export const kv = {
     const range = rangeOf(view.state, size);
     if (range === null) {
       tiles = readTiles(view.state, fill, tileSize(size, view.state.blocks.total), view.lit.blocks);
-      drawn = mosaic.draw(g, tiles, view, size.scale);
+      drawn = { first: 0, ...mosaic.draw(g, tiles, view, size.scale) };
       drawLitTiles(g, size, view);
     } else {
       tiles = [];
@@ -94,20 +100,21 @@ export const kv = {
     if (opened === null) return false;
     const was = opened;
     opened = null;
-    page.loop.invalidateNow();
+    page?.loop.invalidateNow();
     requestAnimationFrame(() => cursor?.go(Math.max(0, tiles.findLastIndex(({ first }) => first <= was))));
     return true;
   },
 };
 
+/** @param {Tile} tile */
 function open(tile) {
   opened = tile.first;
   cursor?.go(0);
-  page.loop.invalidateNow();
+  page?.loop.invalidateNow();
   return null;
 }
 
-/** The blocks that are drawn one by one; null when it is tiles that are drawn. */
+/** The blocks that are drawn one by one; null when it is tiles that are drawn. @param {State} state @param {Size} size */
 function rangeOf({ blocks: { total } }, size) {
   if (total <= MOST_CELLS) return { first: 0, count: total };
   if (opened === null || opened >= total) return null;
@@ -116,6 +123,7 @@ function rangeOf({ blocks: { total } }, size) {
   return { first, count: Math.min(each, total - first) };
 }
 
+/** @param {number} place @returns {Choice & {kind: "block"}} */
 function blockAt(place) {
   return { kind: "block", id: drawn.first + place };
 }
@@ -136,11 +144,12 @@ function places() {
 
 // -- drawing -------------------------------------------------------------------------------------
 
-/** A place in the picture, in CSS pixels. */
+/** A place in the picture, in CSS pixels. @param {number} place @param {Size} size */
 function boxOf(place, { scale }) {
   return { x: ((place % drawn.columns) * drawn.pitch) / scale, y: (Math.floor(place / drawn.columns) * drawn.pitch) / scale, width: drawn.side / scale, height: drawn.side / scale };
 }
 
+/** @param {Canvas} g @param {Size} size @param {number} place @param {string} colour @param {number} line */
 function outline(g, size, place, colour, line) {
   const { x, y, width: side } = boxOf(place, size);
   g.strokeStyle = colour;
@@ -148,13 +157,13 @@ function outline(g, size, place, colour, line) {
   g.strokeRect(x - line / 2, y - line / 2, side + line, side + line);
 }
 
-/** Digits and the chosen outline: few, so plain canvas calls do. */
+/** Digits and the chosen outline: few, so plain canvas calls do. @param {Canvas} g @param {Size} size @param {KnownView} view */
 function drawOver(g, size, view) {
   const { lit, choice, state } = view;
   const { refs } = state.blocks;
-  const within = (id) => id >= drawn.first && id < drawn.first + drawn.total;
+  const within = (/** @type {number} */ id) => id >= drawn.first && id < drawn.first + drawn.total;
   const table = choice?.kind === "request" ? (state.requests[choice.id]?.block_table ?? []) : [];
-  const digit = (id, text) => {
+  const digit = (/** @type {number} */ id, /** @type {string} */ text) => {
     const onFill = fill.tokens[id] * 2 > state.blocks.block_size && (!lit.any || lit.blocks.has(id));
     drawDigit(g, size, id - drawn.first, text, onFill ? view.palette.onAccent : view.palette.fg);
   };
@@ -164,6 +173,7 @@ function drawOver(g, size, view) {
   for (const id of lit.blocks) if (within(id)) outline(g, size, id - drawn.first, view.palette.fg, 1.5);
 }
 
+/** @param {Canvas} g @param {Size} size @param {number} place @param {string} text @param {string} colour */
 function drawDigit(g, size, place, text, colour) {
   const { x, y, width: side } = boxOf(place, size);
   if (side < 13 || g.measureText(text).width > side - 3) return;
@@ -171,14 +181,14 @@ function drawDigit(g, size, place, text, colour) {
   g.fillText(text, x + side / 2, y + side / 2 + 0.5);
 }
 
-/** Tiles that have some of the chosen blocks. */
+/** Tiles that have some of the chosen blocks. @param {Canvas} g @param {Size} size @param {KnownView} view */
 function drawLitTiles(g, size, { palette }) {
   for (let place = 0; place < drawn.total; place += 1) if (tiles[place].lit) outline(g, size, place, palette.fg, 1.5);
 }
 
 // -- words ---------------------------------------------------------------------------------------
 
-/** What stands before the legend. */
+/** What stands before the legend. @param {State} state @param {number | null} each */
 function whatWords(state, each) {
   const size = plural(state.blocks.block_size, "token");
   if (each !== null) return `A tile is ${plural(each, "page")} (blocks) of ${size}, filled from below:`;
@@ -186,21 +196,24 @@ function whatWords(state, each) {
   return `A cell is a page (block) of ${size}, filled from below:`;
 }
 
+/** @param {KnownView} view @returns {Twin} */
 function blockTwin({ state }) {
   const { refs, hashes, block_size: size } = state.blocks;
-  const range = { first: drawn.first ?? 0, last: (drawn.first ?? 0) + (opened === null ? state.blocks.total : drawn.total) };
+  const range = { first: drawn.first, last: drawn.first + (opened === null ? state.blocks.total : drawn.total) };
   const known = [...refs.keys()].slice(range.first, range.last).filter((id) => refs[id] > 0 || hashes[id] !== null);
   const owners = ownersOf(state, known);
   readFill(state, fill);
+  /** @type {Line[]} */
   const rows = known.sort((a, b) => Number(refs[b] > 0) - Number(refs[a] > 0) || a - b).map((id) => {
     const tokens = refs[id] > 0 ? `${fill.tokens[id]}/${size}` : "";
-    const cells = [id, stateWord(id, state), owners.get(id).map(requestName).join(", "), tokens, refs[id], hashes[id]?.slice(0, 12) ?? ""];
+    const cells = [id, stateWord(id, state), (owners.get(id) ?? []).map(requestName).join(", "), tokens, refs[id], hashes[id]?.slice(0, 12) ?? ""];
     return { choice: { kind: "block", id }, cells };
   });
   if (opened !== null) rows.unshift({ act: kv.close, cells: ["‹ all tiles", "", "", "", "", ""] });
   return { columns: ["block", "state", "held by", "tokens", "refs", "hash"], rows };
 }
 
+/** @param {KnownView} view @returns {Twin} */
 function tileTwin({ state }) {
   const rows = tiles.map((tile) => {
     const { count, referenced, idle, shared } = tile;

@@ -1,9 +1,18 @@
 /**
  * KV calculator: bytes per token from a model's shape, step by step; how many conversations fit; and what sharing heads
  * and smaller numbers change.
+ *
+ * @import {Canvas, CanvasPanel, Hello, HelloFacts, Page, Palette, Size, View} from "../types.js"
+ * @import {Shape} from "../sums.js"
+ *
+ * @typedef {Shape & {tokens: number, memory: number}} Asked `memory` in GiB
+ * @typedef {ReturnType<typeof sumOf>} Sum
+ * @typedef {Sum["variants"][number]} Variant
+ * @typedef {Variant & {top: number, height: number, width: number}} Bar
  */
 
 import { keepDrafts } from "../drafts.js";
+import { byId, field, find } from "../dom.js";
 import { fillNumbers, fillOptions, mountPicker, readNumbers, showWrong } from "../fields.js";
 import { count, plural } from "../format.js";
 import { mountPanel } from "../frame.js";
@@ -16,36 +25,45 @@ const GIB = 2 ** 30;
 const LEFT = 144;
 const RIGHT = 158;
 const FIELDS = ["layers", "heads", "kvHeads", "headDim", "dtype", "memory"];
+/** @type {Object<string, Shape["dtype"]>} */
 const DTYPES = { float32: "float32", bfloat16: "float16", float16: "float16", float8_e4m3fn: "fp8", int8: "int8" };
 
-/** @param {any} page */
+/** @param {Page} page */
 export function mountKvSum(page) {
-  const root = document.getElementById("panel-kvsum");
-  const form = /** @type {HTMLFormElement} */ (root.querySelector("form"));
-  let sum = /** @type {ReturnType<typeof sumOf> | null} */ (null);
+  const root = byId("panel-kvsum");
+  const form = find(root, "form");
+  const model = field(form, "model", HTMLSelectElement);
+  const dtype = field(form, "dtype", HTMLSelectElement);
+  const error = find(root, ".error");
+  const steps = find(root, ".steps", HTMLOListElement);
+  let sum = /** @type {Sum | null} */ (null);
 
   function reckon() {
     const { values, wrong } = readNumbers(form);
     const unfit = wrong ?? headsWrong(values);
-    if (!wrong && unfit) form.elements.kvHeads.setAttribute("aria-invalid", "true");
-    showWrong(root.querySelector(".error"), unfit);
-    sum = unfit ? null : sumOf({ ...values, dtype: form.elements.dtype.value });
-    writeSteps(root.querySelector(".steps"), sum ? stepsOf(sum) : []);
+    if (!wrong && unfit) field(form, "kvHeads").setAttribute("aria-invalid", "true");
+    showWrong(error, unfit);
+    sum = unfit ? null : sumOf(/** @type {Asked} */ (/** @type {unknown} */ ({ ...values, dtype: dtype.value })));
+    writeSteps(steps, sum ? stepsOf(sum) : []);
     page.loop.invalidateNow();
   }
 
+  /** @param {string} value */
   function pick(value) {
-    if (value === "engine") fillNumbers(form, engineShape(page.view().hello));
+    if (value === "engine") fillNumbers(form, engineShape(page.view().hello) ?? {});
     else {
       const { layers, heads, kvHeads, headDim } = MODELS[Number(value)];
       fillNumbers(form, { layers, heads, kvHeads, headDim });
     }
   }
 
-  const offer = (hello) => fillOptions(form.elements.model, [...(engineShape(hello) ? [{ value: "engine", text: `this engine's: ${hello.model.name}` }] : []), ...MODELS.map(({ name }, i) => ({ value: String(i), text: name }))]);
+  const offer = (/** @type {Hello | null} */ hello) => {
+    const own = hello && engineShape(hello) ? [{ value: "engine", text: `this engine's: ${hello.model.name}` }] : [];
+    fillOptions(model, [...own, ...MODELS.map(({ name }, i) => ({ value: String(i), text: name }))]);
+  };
   offer(null);
   keepDrafts(form);
-  mountPicker(form.elements.model, { names: FIELDS.slice(0, 4), pick });
+  mountPicker(model, { names: FIELDS.slice(0, 4), pick });
   form.addEventListener("input", reckon);
   form.addEventListener("change", reckon);
   form.addEventListener("submit", (event) => event.preventDefault());
@@ -53,7 +71,7 @@ export function mountKvSum(page) {
   reckon();
 }
 
-/** The fields as this engine has them; null while it is unknown, or holds no model. */
+/** The fields as this engine has them; null while it is unknown, or holds no model. @param {Pick<HelloFacts, "model" | "memory"> | null} hello */
 export function engineShape(hello) {
   if (!hello?.model.num_parameters) return null;
   const { num_layers, num_attention_heads, num_kv_heads, head_dim, dtype } = hello.model;
@@ -62,20 +80,24 @@ export function engineShape(hello) {
   return { layers: num_layers, heads: num_attention_heads, kvHeads: num_kv_heads, headDim: head_dim, dtype: stored, memory };
 }
 
+/** @param {Object<string, number>} values */
 function headsWrong({ heads, kvHeads }) {
   if (heads % kvHeads === 0) return null;
   return `KV heads is ${kvHeads}; it must divide the ${plural(heads, "attention head")}, since each KV head serves as many of them.`;
 }
 
+/** @param {Asked} asked */
 function sumOf({ tokens, memory, ...shape }) {
-  const fits = (each) => ({ ...each, ...kvFit(each.shape, tokens, memory * GIB) });
+  const fits = (/** @type {{name: string, shape: Shape}} */ each) => ({ ...each, ...kvFit(each.shape, tokens, memory * GIB) });
   return { tokens, memory, shape, variants: kvVariants(shape).map(fits), ...kvFit(shape, tokens, memory * GIB) };
 }
 
 // -- words ---------------------------------------------------------------------------------------
 
+/** @type {Record<Shape["dtype"], string>} */
 const TYPE_WORDS = { float32: "fp32", float16: "16 bits", fp8: "fp8", int8: "int8" };
 
+/** @param {Sum} sum */
 function stepsOf({ shape, tokens, memory, perToken, conversation, fit, tokensThatFit }) {
   const { layers, kvHeads, headDim, dtype } = shape;
   const key = keyBytes(shape);
@@ -90,11 +112,12 @@ function stepsOf({ shape, tokens, memory, perToken, conversation, fit, tokensTha
   ];
 }
 
-/** "2.097 GB": decimal, as memory is sold. */
+/** "2.097 GB": decimal, as memory is sold. @param {number} bytes */
 export function gigabytes(bytes) {
   return bytes < 1e6 ? `${(bytes / 1e3).toFixed(1)} kB` : bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(3)} GB`;
 }
 
+/** @param {Pick<Variant, "name" | "shape">} variant */
 function nameOf({ name, shape }) {
   if (name === "asked") return "as above";
   if (name === "mha") return `no sharing: ${plural(shape.kvHeads, "KV head")}`;
@@ -102,10 +125,11 @@ function nameOf({ name, shape }) {
   return name === "fp8" ? "as above, in fp8" : "as above, in int8";
 }
 
+/** @param {Sum} sum */
 function adviceOf({ shape, variants }) {
   const { heads, kvHeads, dtype } = shape;
   const [asked, mha, , , int8] = variants;
-  const times = (a, b) => Number((a.perToken / b.perToken).toPrecision(3));
+  const times = (/** @type {Variant} */ a, /** @type {Variant} */ b) => Number((a.perToken / b.perToken).toPrecision(3));
   const shared = heads / kvHeads;
   const gqa = shared > 1 ? `Grouped-query attention: ${count(shared)} attention heads share a KV head, so the cache is ${count(times(mha, asked))} times smaller than without.` : "Every attention head keeps keys and values of its own: nothing is shared (no grouped-query attention).";
   if (dtype === "fp8" || dtype === "int8") return `${gqa} It is kept in ${TYPE_WORDS[dtype]} already.`;
@@ -114,6 +138,7 @@ function adviceOf({ shape, variants }) {
 
 // -- the picture ---------------------------------------------------------------------------------
 
+/** @param {() => Sum | null} sumNow @param {(view: View) => void} offer @returns {CanvasPanel} */
 function panelOf(sumNow, offer) {
   return {
     empty: () => (sumNow() ? null : "Nothing to draw: see the number above that cannot be so."),
@@ -130,7 +155,7 @@ function panelOf(sumNow, offer) {
     detail(root, view) {
       offer(view);
       const sum = sumNow();
-      root.querySelector(".detail").textContent = sum ? adviceOf(sum) : "";
+      find(root, ".detail").textContent = sum ? adviceOf(sum) : "";
     },
     summary() {
       const sum = sumNow();
@@ -144,6 +169,7 @@ function panelOf(sumNow, offer) {
   };
 }
 
+/** @param {Sum} sum @param {Size} size @returns {Bar[]} */
 function barsOf({ variants }, size) {
   const most = Math.max(...variants.map(({ perToken }) => perToken));
   const pitch = size.height / variants.length;
@@ -152,7 +178,7 @@ function barsOf({ variants }, size) {
   return variants.map((each, i) => ({ ...each, top: i * pitch + (pitch - height) / 2, height, width: Math.max(1, (room * each.perToken) / most) }));
 }
 
-/** What was asked for is solid, what could be is hatched. */
+/** What was asked for is solid, what could be is hatched. @param {Canvas} g @param {Bar} bar @param {Palette} palette */
 function drawBar(g, bar, palette) {
   const { top, height, width, name } = bar;
   g.textAlign = "right";

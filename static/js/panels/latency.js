@@ -1,9 +1,16 @@
 /**
  * Latency: one picture of two, requests (dots.js) or the gaps between their tokens (gaps.js), and below it percentiles
  * over raw samples, the targets and the goodput. A class of requests can be looked at alone.
+ *
+ * @import {CanvasPanel, KnownView, Page, Sample} from "../types.js"
+ * @import {Targets} from "../targets.js"
+ * @import {Lens} from "./dots.js"
+ *
+ * @typedef {"requests" | "gaps"} Picture
  */
 
 import { CLASS_RULES, classesOf } from "../classes.js";
+import { byId, field, find, findAll } from "../dom.js";
 import { fillOptions, showWrong } from "../fields.js";
 import { count, milliseconds, NONE, percent, plural } from "../format.js";
 import { mountPanel } from "../frame.js";
@@ -13,55 +20,69 @@ import { keepSettings, readSettings, targetOf } from "../latency_settings.js";
 import { WINDOW, windowOf } from "../latency_window.js";
 import { ENOUGH, percentile, samplesOf } from "../metrics.js";
 import { goodput, TARGET_RULES } from "../targets.js";
-import { createDots, TIMINGS } from "./dots.js";
+import { createDots, targetFor, TIMINGS } from "./dots.js";
 import { createGaps, GUTTER, ITL_STEPS, longestWords, windowGaps } from "./gaps.js";
 
+const TARGETS = /** @type {const} */ (["ttft", "tpot"]);
+
 /**
- * @param {any} page
- * @returns {{view: "requests" | "gaps", show: (view: "requests" | "gaps") => void}} which picture is shown
+ * @param {Page} page
+ * @returns {{view: Picture, show: (view: Picture) => void}} which picture is shown
  */
 export function mountLatency(page) {
-  const root = document.getElementById("panel-latency");
-  const form = /** @type {HTMLFormElement} */ (document.getElementById("latency-form"));
+  const root = byId("panel-latency");
+  const form = byId("latency-form", HTMLFormElement);
+  const fields = { ttft: field(form, "ttft"), tpot: field(form, "tpot") };
+  const kind = field(form, "kind", HTMLSelectElement);
+  const error = find(root, ".error");
+  const buttons = findAll(root, "button[data-view]");
   const settings = readSettings();
+  /** @type {Lens} */
   const lens = { kind: "", targets: { ttft_us: null, tpot_us: null } };
   const pictures = { requests: createDots(lens), gaps: createGaps(lens) };
 
   function setTargets() {
-    const [ttft, tpot] = [["ttft", "The TTFT target"], ["tpot", "The TPOT target"]].map(([name, words]) =>
-      form.elements[name].validity.badInput ? targetOf("no number", words) : targetOf(settings[name], words),
-    );
+    const [ttft, tpot] = TARGETS.map((name) => targetOf(fields[name].validity.badInput ? "no number" : settings[name], `The ${name.toUpperCase()} target`));
     lens.targets = { ttft_us: ttft.us, tpot_us: tpot.us };
-    form.elements.ttft.setAttribute("aria-invalid", String(ttft.wrong !== null));
-    form.elements.tpot.setAttribute("aria-invalid", String(tpot.wrong !== null));
-    showWrong(root.querySelector(".error"), ttft.wrong ?? tpot.wrong);
+    fields.ttft.setAttribute("aria-invalid", String(ttft.wrong !== null));
+    fields.tpot.setAttribute("aria-invalid", String(tpot.wrong !== null));
+    showWrong(error, ttft.wrong ?? tpot.wrong);
   }
 
+  /** @param {Picture} view */
   function show(view) {
     settings.view = view;
-    for (const button of root.querySelectorAll("button[data-view]")) button.setAttribute("aria-pressed", String(button.dataset.view === view));
-    for (const node of root.querySelectorAll("[data-for]")) node.hidden = node.dataset.for !== view;
+    for (const button of buttons) button.setAttribute("aria-pressed", String(button.dataset.view === view));
+    for (const node of findAll(root, "[data-for]")) node.hidden = node.dataset.for !== view;
     keepSettings(settings);
     page.loop.invalidateNow();
   }
 
-  for (const button of root.querySelectorAll("button[data-view]")) button.addEventListener("click", () => show(button.dataset.view));
+  for (const button of buttons) button.addEventListener("click", () => show(button.dataset.view === "gaps" ? "gaps" : "requests"));
   form.addEventListener("submit", (event) => event.preventDefault());
   root.addEventListener("input", () => {
-    for (const name of ["ttft", "tpot"]) if (!form.elements[name].validity.badInput) settings[name] = form.elements[name].value;
-    lens.kind = form.elements.kind.value;
+    for (const name of TARGETS) if (!fields[name].validity.badInput) settings[name] = fields[name].value;
+    lens.kind = kind.value;
     setTargets();
     keepSettings(settings);
     page.loop.invalidateNow();
   });
 
-  for (const name of ["ttft", "tpot"]) form.elements[name].value = settings[name];
-  form.elements.kind.value = "";
+  fields.ttft.value = settings.ttft;
+  fields.tpot.value = settings.tpot;
+  kind.value = "";
   setTargets();
+  const shown = () => pictures[settings.view];
+  /** @type {CanvasPanel} */
   const panel = {
     gutter: GUTTER,
-    detail: (node, view) => view.history && write(node, form, view, lens, settings.view),
-    ...Object.fromEntries(["empty", "draw", "hit", "hint", "summary", "twin"].map((name) => [name, (...given) => pictures[settings.view][name](...given)])),
+    detail: (node, view) => view.history && write(node, kind, view, lens, settings.view),
+    empty: (view) => shown().empty(view),
+    draw: (g, size, view) => shown().draw(g, size, view),
+    hit: (x, y, view, size) => shown().hit(x, y, view, size),
+    hint: (hit, view) => shown().hint(hit, view),
+    summary: (view) => shown().summary(view),
+    twin: (view) => shown().twin(view),
   };
   mountPanel("latency", panel, page, { timed: () => settings.view === "gaps" });
   show(settings.view);
@@ -73,29 +94,31 @@ export function mountLatency(page) {
   };
 }
 
-function write(root, form, view, lens, picture) {
+/** @param {HTMLElement} root @param {HTMLSelectElement} select @param {KnownView} view @param {Lens} lens @param {Picture} picture */
+function write(root, select, view, lens, picture) {
   const { kind, targets } = lens;
   const shown = windowOf(view.history, view.until, kind);
-  for (const { name } of TIMINGS) writeLine(root.querySelector(`[data-timing="${name}"]`), samplesOf(shown, name), targets[name]);
-  writeLine(root.querySelector('[data-timing="itl"]'), gapSamples(windowGaps(view, kind)));
-  root.querySelector("[data-goodput]").textContent = goodputWords(goodput(shown, targets), targets);
-  offerClasses(form.elements.kind, view, kind);
+  for (const { name } of TIMINGS) writeLine(find(root, `[data-timing="${name}"]`), samplesOf(shown, name), targetFor(targets, name));
+  writeLine(find(root, '[data-timing="itl"]'), gapSamples(windowGaps(view, kind)));
+  find(root, "[data-goodput]").textContent = goodputWords(goodput(shown, targets), targets);
+  offerClasses(select, view, kind);
   const longest = picture === "gaps" ? longestWords(view, kind) : null;
-  root.querySelector(".detail").textContent = [longest, windowWords(shown, kind), TARGET_RULES, kind && CLASS_RULES].filter(Boolean).join(" ");
+  find(root, ".detail").textContent = [longest, windowWords(shown, kind), TARGET_RULES, kind && CLASS_RULES].filter(Boolean).join(" ");
 }
 
+/** @param {HTMLElement} line @param {number[]} samples @param {number | null} target */
 function writeLine(line, samples, target = null) {
   for (const p of [50, 95, 99]) {
-    const cell = line.querySelector(`.p${p}`);
+    const cell = find(line, `.p${p}`);
     cell.textContent = milliseconds(percentile(samples, p));
     cell.classList.toggle("thin", samples.length < ENOUGH[p]);
   }
-  line.querySelector(".n").textContent = count(samples.length);
+  find(line, ".n").textContent = count(samples.length);
   const within = line.querySelector(".within");
   if (within) within.textContent = target === null || !samples.length ? NONE : percent(samples.filter((us) => us <= target).length / samples.length);
 }
 
-/** "92 % · 184 of 200 requests met both". */
+/** "92 % · 184 of 200 requests met both". @param {ReturnType<typeof goodput>} judged @param {Targets} targets */
 function goodputWords({ met, n, share }, targets) {
   const asked = Object.values(targets).filter((us) => us !== null).length;
   if (asked === 0) return `${NONE} · no target is set`;
@@ -103,7 +126,7 @@ function goodputWords({ met, n, share }, targets) {
   return `${percent(share)} · ${count(met)} of ${plural(n, "request")} met ${asked === 2 ? "both" : "it"}`;
 }
 
-/** What was left out, and what the percentiles are over. @param {Array<any>} shown see windowOf */
+/** What was left out, and what the percentiles are over. @param {Sample[]} shown see windowOf @param {string} kind */
 export function windowWords(shown, kind) {
   const gated = shown.filter(({ timings }) => timings.gated_us > 0).length;
   const left = gated ? ` ${count(gated)} gated left out.` : "";
@@ -111,7 +134,7 @@ export function windowWords(shown, kind) {
   return `Window: the last ${WINDOW} finished requests${which} that this page knows; ITL: ${ITL_STEPS} steps.${left} Grey: too few samples to mean much.`;
 }
 
-/** The classes of the window; the chosen one is offered even when none of it is left. */
+/** The classes of the window; the chosen one is offered even when none of it is left. @param {HTMLSelectElement} select @param {KnownView} view @param {string} kind */
 function offerClasses(select, { history, until }, kind) {
   const found = classesOf(finishedUntil(history, until).slice(-WINDOW));
   if (kind && !found.some(({ name }) => name === kind)) found.push({ name: kind, n: 0 });

@@ -2,8 +2,16 @@
  * Memory: one bar that is the whole of the device, and below it its KV pool on a scale of its own: used, cached, free.
  * Below that, hatched, what the same requests would hold without paging: room for the longest answer there can be,
  * for each of them. All of it is reckoned: sizes from shapes, fill from the pool's counts.
+ *
+ * @import {Canvas, CanvasPanel, KnownView, Palette, Size} from "../types.js"
+ *
+ * @typedef {{look: keyof typeof LOOKS, words: string, bytes: number}} Part
+ * @typedef {Part & {from: number, to: number}} Placed
+ * @typedef {{name: string, words: string, top: number, parts: Placed[]}} Bar
+ * @typedef {ReturnType<typeof sumOf>} Sum
  */
 
+import { find } from "../dom.js";
 import { bytesText, count, percent, plural } from "../format.js";
 import { epochAt } from "../history.js";
 import { hollow, write } from "../marks.js";
@@ -14,6 +22,7 @@ const RIGHT = 6;
 const BAR = 20;
 const WORDS = 16;
 
+/** @type {CanvasPanel} */
 export const memory = {
   empty(view) {
     if (!view.state || !view.hello) return view.why;
@@ -39,9 +48,9 @@ export const memory = {
   detail(root, view) {
     const known = this.empty(view) === null;
     const sum = known ? sumOf(view) : null;
-    for (const [name, words] of Object.entries(sum ? figuresOf(sum) : {})) root.querySelector(`[data-figure="${name}"]`).textContent = words;
-    root.querySelector("[data-paging]").textContent = sum ? pagingWords(sum) : "";
-    root.querySelector(".detail").textContent = known ? view.hello.memory.sum_text : "";
+    for (const [name, words] of Object.entries(sum ? figuresOf(sum) : {})) find(root, `[data-figure="${name}"]`).textContent = words;
+    find(root, "[data-paging]").textContent = sum ? pagingWords(sum) : "";
+    find(root, ".detail").textContent = known ? view.hello.memory.sum_text : "";
   },
 
   summary(view) {
@@ -54,7 +63,7 @@ export const memory = {
     const columns = ["what", "bytes", "", "share"];
     if (this.empty(view) !== null) return { columns, rows: [] };
     const { all, pool, reserved } = sumOf(view);
-    const line = (words, bytes, whole) => ({ cells: [words, count(bytes), bytesText(bytes), percent(bytes === null ? null : bytes / whole)] });
+    const line = (/** @type {string} */ words, /** @type {number | null} */ bytes, /** @type {number} */ whole) => ({ cells: [words, count(bytes), bytesText(bytes), percent(bytes === null ? null : bytes / whole)] });
     const rows = [
       line("weights", all.weights, all.total),
       line("KV pool", all.pool, all.total),
@@ -70,6 +79,7 @@ export const memory = {
   },
 };
 
+/** @param {KnownView} view */
 function sumOf({ state, hello }) {
   const mean = meanTokens(state);
   return {
@@ -86,6 +96,7 @@ function sumOf({ state, hello }) {
 
 // -- words ---------------------------------------------------------------------------------------
 
+/** @param {Sum} sum @returns {Object<string, string>} */
 function figuresOf({ all, perToken, mean, moreMean, moreLongest, reserved }) {
   return {
     weights: bytesText(all.weights),
@@ -99,6 +110,7 @@ function figuresOf({ all, perToken, mean, moreMean, moreLongest, reserved }) {
   };
 }
 
+/** @param {Sum} sum */
 function pagingWords({ pool, reserved, pageTokens }) {
   const { running, longest, bytes, fit } = reserved;
   const page = `Paging takes ${plural(pageTokens, "token")} of room at a time, when they are needed`;
@@ -108,10 +120,11 @@ function pagingWords({ pool, reserved, pageTokens }) {
 
 // -- the picture ---------------------------------------------------------------------------------
 
-/** The three bars and their parts, placed. The pool and the ghost share one scale, so that they can be compared. */
+/** The three bars and their parts, placed. The pool and the ghost share one scale, so that they can be compared. @param {KnownView} view @param {Size} size @returns {[Bar, Bar, Bar]} */
 function barsOf(view, size) {
   const { all, pool, reserved } = sumOf(view);
   const pitch = (size.height - BAR - WORDS) / 2;
+  /** @param {number} i @param {string} name @param {string} words @param {number} whole @param {Part[]} parts @returns {Bar} */
   const bar = (i, name, words, whole, parts) => ({ name, words, top: WORDS + i * pitch, parts: placed(parts, whole, size) });
   const whole = Math.max(pool.all, reserved.bytes);
   const ghost = `${plural(reserved.running, "request")} × ${plural(reserved.longest, "token")}`;
@@ -133,6 +146,7 @@ function barsOf(view, size) {
   ];
 }
 
+/** @param {Part[]} parts @param {number} whole @param {Size} size @returns {Placed[]} */
 function placed(parts, whole, size) {
   const room = size.width - LEFT - RIGHT;
   let sum = 0;
@@ -143,6 +157,7 @@ function placed(parts, whole, size) {
   });
 }
 
+/** @param {Canvas} g @param {Bar} bar @param {Palette} palette */
 function drawBar(g, { name, words, top, parts }, palette) {
   g.textAlign = "right";
   g.fillStyle = palette.fg;
@@ -152,7 +167,7 @@ function drawBar(g, { name, words, top, parts }, palette) {
   for (const part of parts) if (part.bytes > 0) drawPart(g, part, top, palette);
 }
 
-/** No part that is there is drawn thinner than a line. */
+/** No part that is there is drawn thinner than a line. @param {Canvas} g @param {Placed} part @param {number} top @param {Palette} palette */
 function drawPart(g, { look, from, to }, top, palette) {
   const width = Math.max(1.5, to - from - 1);
   const { fill, edge } = LOOKS[look](palette);
@@ -163,6 +178,7 @@ function drawPart(g, { look, from, to }, top, palette) {
   if (edge) hollow(g, from, top, width, BAR, edge);
 }
 
+/** @type {Record<"weights" | "pool" | "prompt" | "answer" | "begun" | "cached" | "ghost" | "free", (palette: Palette) => {fill?: string | CanvasPattern, edge?: string}>} */
 const LOOKS = {
   weights: ({ fg }) => ({ fill: fg }),
   pool: ({ muted }) => ({ fill: muted }),
@@ -174,13 +190,15 @@ const LOOKS = {
   free: ({ idle }) => ({ edge: idle }),
 };
 
-/** From the pool's place in the device to the bar that is all pool. */
+/** From the pool's place in the device to the bar that is all pool. @param {Canvas} g @param {Bar[]} bars @param {Palette} palette */
 function drawZoom(g, [device, pool], palette) {
   const part = device.parts.find(({ look }) => look === "pool");
+  const end = pool.parts.at(-1);
+  if (!part || !end) return;
   g.strokeStyle = palette.idle;
   g.lineWidth = 1;
   g.beginPath();
-  for (const [from, to] of [[part.from, LEFT], [part.to, pool.parts.at(-1).to]]) {
+  for (const [from, to] of [[part.from, LEFT], [part.to, end.to]]) {
     g.moveTo(from, device.top + BAR);
     g.lineTo(to, pool.top);
   }

@@ -1,10 +1,19 @@
 /**
  * Prompts: the form is htmx's; this fills it in (examples, presets, replies) and lets the answers stream into the
  * cards that the server sent back. Everything from a person or a model is set as text, never as HTML.
+ *
+ * @import {Page, RequestFacts, View} from "../types.js"
+ * @import {Piece} from "../guesses.js"
+ *
+ * @typedef {{request: string, offset: number, text: string, guessed?: number[][], lengths?: number[], prompt?: string | null}} Item
+ * @typedef {ReturnType<typeof createTexts>} Texts
+ * @typedef {Map<string, HTMLElement>} Cards by request
+ * @typedef {(request: string) => void} Forget
  */
 
 import { cancelRequest, say } from "../controls.js";
 import { curlCommand } from "../curl.js";
+import { byId, field, find, findAll } from "../dom.js";
 import { keepDrafts, save } from "../drafts.js";
 import { count, duration, finishWords, requestName, waitWords } from "../format.js";
 import { append } from "../guesses.js";
@@ -14,32 +23,34 @@ import { createTexts } from "../texts.js";
 const CARDS_KEPT = 60;
 const PROGRESS_MS = 250;
 
-/** @param {{loop: any, selection: any}} page */
+/** @param {Page} page */
 export function mountPrompts(page) {
-  const form = /** @type {HTMLFormElement} */ (document.getElementById("prompt-form"));
-  const list = document.getElementById("answers");
+  const form = byId("prompt-form", HTMLFormElement);
+  const list = byId("answers");
   const texts = createTexts();
-  /** @type {Map<string, HTMLElement>} */
+  /** @type {Cards} */
   const cards = new Map();
-  const reveal = mountReveal(list.closest(".answers-scroll"));
+  const reveal = mountReveal(find(document, ".answers-scroll"));
   let shownAt = -Infinity;
-  const forget = (request) => texts.forget(request);
+  const forget = (/** @type {string} */ request) => texts.forget(request);
 
   keepDrafts(form);
   fillIn(form);
   adopt(list, cards, texts, forget);
   document.addEventListener("htmx:after:swap", (event) => {
-    if (event.detail.ctx.sourceElement !== form && event.detail.ctx.target !== list) return;
+    const { ctx } = /** @type {CustomEvent} */ (event).detail;
+    if (ctx.sourceElement !== form && ctx.target !== list) return;
     const [newest] = adopt(list, cards, texts, forget);
-    if (event.detail.ctx.response?.status < 400) sent(form);
+    if (ctx.response?.status < 400) sent(form);
     if (newest) reveal.follow(newest);
     page.loop.invalidate();
   });
   document.addEventListener("htmx:error", () => showError("The server cannot be reached. Your prompt is still here."));
-  list.addEventListener("click", (event) => act(event, page, form, list, texts));
+  list.addEventListener("click", (event) => act(event, page, form, texts));
   list.addEventListener("submit", (event) => {
     event.preventDefault();
-    cancelRequest(event.target.closest("[data-request]").dataset.request);
+    const request = cardAt(event)?.dataset.request;
+    if (request) cancelRequest(request);
   });
 
   page.loop.add({
@@ -59,12 +70,12 @@ export function mountPrompts(page) {
 
   return {
     texts,
-    /** @param {Array<{request: string, offset: number, text: string, guessed?: number[][], lengths?: number[], prompt?: string | null}>} items */
+    /** @param {Item[]} items */
     take(items) {
       for (const item of items) {
         const change = texts.put(item.request, item.offset, item.text, item.guessed, item.lengths);
         const card = cards.get(item.request) ?? cardFor(item, list, cards);
-        if (change !== null) put(card.querySelector(".said"), change);
+        if (change !== null) put(find(card, ".said"), change);
       }
       prune(cards, forget); // with --share-text all, cards come that no form of this page asked for
     },
@@ -74,43 +85,51 @@ export function mountPrompts(page) {
       cards.clear();
       list.replaceChildren();
       converse(form, "");
-      document.getElementById("no-answers").hidden = false;
+      byId("no-answers").hidden = false;
     },
   };
 }
 
 // -- the form ------------------------------------------------------------------------------------
 
+/** The field that the prompt is typed in. @param {HTMLFormElement} form */
+function promptOf(form) {
+  return field(form, "prompt", HTMLTextAreaElement);
+}
+
+/** @param {HTMLFormElement} form */
 function fillIn(form) {
-  form.querySelector("[data-examples]").addEventListener("change", (event) => {
-    form.elements.prompt.value = event.target.value;
-    event.target.selectedIndex = 0;
+  const prompt = promptOf(form);
+  const system = field(form, "system", HTMLTextAreaElement);
+  const examples = find(form, "[data-examples]", HTMLSelectElement);
+  examples.addEventListener("change", () => {
+    prompt.value = examples.value;
+    examples.selectedIndex = 0;
     save(form);
-    form.elements.prompt.focus();
+    prompt.focus();
   });
-  const preset = form.querySelector("[data-preset]");
+  const preset = find(form, "[data-preset]", HTMLSelectElement);
   preset.addEventListener("change", () => {
-    form.elements.system.value = preset.value;
+    system.value = preset.value;
     save(form);
   });
-  const { system } = form.elements;
   const follow = () => {
     preset.selectedIndex = [...preset.options].findIndex((option, i) => i > 0 && system.value !== "" && option.value === system.value);
     if (preset.selectedIndex < 0) preset.selectedIndex = 0;
   };
   system.addEventListener("input", follow);
   follow();
-  form.querySelector("[data-new-conversation]").addEventListener("click", () => converse(form, ""));
-  form.elements.prompt.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit(form.querySelector("[data-send]"));
+  find(form, "[data-new-conversation]").addEventListener("click", () => converse(form, ""));
+  prompt.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit(find(form, "[data-send]"));
   });
   offerAnew(form);
 }
 
-/** A prompt that was sent stays, to be sent again; whoever comes back to the field finds it selected, to type over it. */
+/** A prompt that was sent stays, to be sent again; whoever comes back to the field finds it selected, to type over it. @param {HTMLFormElement} form */
 function offerAnew(form) {
-  const { prompt } = form.elements;
-  form.addEventListener("submit", (event) => (form.dataset.sending = event.submitter?.name === "burst" ? "burst" : "prompt"));
+  const prompt = promptOf(form);
+  form.addEventListener("submit", (event) => (form.dataset.sending = event.submitter?.getAttribute("name") === "burst" ? "burst" : "prompt"));
   prompt.addEventListener("input", () => delete prompt.dataset.sent);
   prompt.addEventListener("focus", () => "sent" in prompt.dataset && prompt.select());
   prompt.addEventListener("click", () => {
@@ -120,52 +139,61 @@ function offerAnew(form) {
   });
 }
 
+/** @param {HTMLFormElement} form */
 function sent(form) {
   showError("");
-  const { prompt, conversation } = form.elements;
+  const prompt = promptOf(form);
   if (form.dataset.sending === "burst") return; // it sends examples, not the prompt
-  if (conversation.value) empty(form);
+  if (field(form, "conversation").value) empty(form);
   else prompt.dataset.sent = "";
   if (document.activeElement === prompt) prompt.select();
 }
 
+/** @param {HTMLFormElement} form */
 function empty(form) {
-  form.elements.prompt.value = "";
-  delete form.elements.prompt.dataset.sent;
+  const prompt = promptOf(form);
+  prompt.value = "";
+  delete prompt.dataset.sent;
   save(form);
 }
 
+/** @param {string} text */
 function showError(text) {
-  const error = document.getElementById("prompt-error");
-  error.textContent = text;
+  byId("prompt-error").textContent = text;
 }
 
-/** Continue a conversation, or start a new one with "". */
+/** Continue a conversation, or start a new one with "". @param {HTMLFormElement} form @param {string} conversation */
 function converse(form, conversation) {
-  form.elements.conversation.value = conversation;
-  const note = form.querySelector(".continuing");
+  field(form, "conversation").value = conversation;
+  const note = find(form, ".continuing");
   note.hidden = !conversation;
-  note.querySelector("span").textContent = "Continuing the conversation: earlier turns are sent again.";
+  find(note, "span").textContent = "Continuing the conversation: earlier turns are sent again.";
   if (!conversation) return;
-  if ("sent" in form.elements.prompt.dataset) empty(form);
-  form.elements.prompt.focus();
-  form.elements.prompt.select();
+  const prompt = promptOf(form);
+  if ("sent" in prompt.dataset) empty(form);
+  prompt.focus();
+  prompt.select();
 }
 
 // -- the cards -----------------------------------------------------------------------------------
 
-/** Take in the cards that the server put into the list: turns of one conversation belong together. @returns the new ones */
+/**
+ * Take in the cards that the server put into the list: turns of one conversation belong together.
+ * @param {HTMLElement} list @param {Cards} cards @param {Texts} texts @param {Forget} forget
+ * @returns {HTMLElement[]} the new ones
+ */
 function adopt(list, cards, texts, forget) {
-  document.getElementById("no-answers").hidden = list.querySelector("[data-request]") !== null;
+  byId("no-answers").hidden = list.querySelector("[data-request]") !== null;
+  /** @type {HTMLElement[]} */
   const fresh = [];
-  for (const card of list.querySelectorAll("[data-request]")) {
+  for (const card of findAll(list, "[data-request]")) {
     if (!card.isConnected) continue;
-    const id = card.dataset.request;
+    const id = card.dataset.request ?? "";
     const known = cards.get(id);
     if (known && known !== card) discard(known); // its text came before the form's answer did
     if (known !== card) fresh.push(card);
     cards.set(id, card);
-    const said = card.querySelector(".said");
+    const said = find(card, ".said");
     if (!said.textContent && texts.get(id)) put(said, { whole: texts.pieces(id) });
     gather(card, list);
   }
@@ -173,68 +201,76 @@ function adopt(list, cards, texts, forget) {
   return fresh;
 }
 
-/** Forget the oldest cards. */
+/** Forget the oldest cards. @param {Cards} cards @param {Forget} forget */
 function prune(cards, forget) {
-  for (const id of [...cards.keys()].slice(0, Math.max(0, cards.size - CARDS_KEPT))) {
-    discard(cards.get(id));
+  for (const [id, card] of [...cards].slice(0, Math.max(0, cards.size - CARDS_KEPT))) {
+    discard(card);
     cards.delete(id);
     forget(id);
   }
 }
 
-/** Take a card out, and its group when it was the last one in it. */
+/** Take a card out, and its group when it was the last one in it. @param {HTMLElement} card */
 function discard(card) {
-  const group = card.closest(".sent");
+  const group = groupOf(card);
   card.remove();
   if (group && !group.querySelector("[data-request]")) group.remove();
 }
 
-/** Move a new turn below the earlier turns of its conversation. */
+/** @param {HTMLElement} card */
+function groupOf(card) {
+  return /** @type {HTMLElement | null} */ (card.closest(".sent"));
+}
+
+/** Move a new turn below the earlier turns of its conversation. @param {HTMLElement} card @param {HTMLElement} list */
 function gather(card, list) {
   const { conversation } = card.dataset;
   if (!conversation || card.dataset.gathered) return;
   card.dataset.gathered = "yes";
-  const group = card.closest(".sent");
-  const earlier = [...list.querySelectorAll(".sent")].find((each) => each !== group && each.dataset.conversation === conversation);
+  const group = groupOf(card);
+  const earlier = findAll(list, ".sent").find((each) => each !== group && each.dataset.conversation === conversation);
   if (earlier) {
     earlier.append(card);
     list.prepend(earlier);
-    if (!group.querySelector("[data-request]")) group.remove();
-  } else if (group.querySelectorAll("[data-request]").length === 1) group.dataset.conversation = conversation;
+    if (group && !group.querySelector("[data-request]")) group.remove();
+  } else if (group?.querySelectorAll("[data-request]").length === 1) group.dataset.conversation = conversation;
 }
 
+/** @param {Item} item @param {HTMLElement} list @param {Cards} cards */
 function cardFor({ request, prompt }, list, cards) {
-  const template = /** @type {HTMLTemplateElement} */ (document.getElementById("answer-template"));
+  const template = byId("answer-template", HTMLTemplateElement);
   const group = document.createElement("div");
   group.className = "sent";
   group.append(template.content.cloneNode(true));
-  const card = group.querySelector("[data-request]");
+  const card = find(group, "[data-request]");
   card.dataset.request = request;
-  card.querySelector("form").action = `/requests/${encodeURIComponent(request)}/abort`;
-  card.querySelector("[data-select]").textContent = requestName(request);
-  card.querySelector(".asked").textContent = prompt ?? "";
+  find(card, "form").action = `/requests/${encodeURIComponent(request)}/abort`;
+  find(card, "[data-select]").textContent = requestName(request);
+  find(card, ".asked").textContent = prompt ?? "";
   list.prepend(group);
   cards.set(request, card);
-  document.getElementById("no-answers").hidden = true;
+  byId("no-answers").hidden = true;
   return card;
 }
 
-/** @param {HTMLElement} said @param {{append: any[]} | {whole: any[]}} change */
+/** @param {HTMLElement} said @param {{append: Piece[]} | {whole: Piece[]}} change */
 function put(said, change) {
   if ("whole" in change) said.replaceChildren();
   append(said, "whole" in change ? change.whole : change.append);
 }
 
+/** @param {HTMLElement} card @param {string} id @param {View} view */
 function showProgress(card, id, { engine }) {
   const request = engine?.state?.requests[id] ?? engine?.history.lanes.get(id)?.facts;
   const lost = engine?.about.status === "gone" && request?.status !== "finished";
   const status = lost ? "finished" : (request?.status ?? "waiting");
   if (card.dataset.status !== status) card.dataset.status = status;
-  const progress = card.querySelector(".progress");
+  const progress = find(card, ".progress");
   const words = lost ? "lost with its engine" : progressWords(request);
   if (progress.textContent !== words) progress.textContent = words;
 }
 
+/** @param {RequestFacts | undefined} request */
 function progressWords(request) {
   if (!request) return "sent";
   const ttft = request.first_token_us === null ? null : request.first_token_us - request.arrival_us;
@@ -245,25 +281,32 @@ function progressWords(request) {
   }
   const { timings } = request;
   const cached = request.num_cached_tokens ? ` · ${count(request.num_cached_tokens)} tok from the cache` : "";
-  const pace = timings?.gated_us > 0 ? "held by the gate" : `TTFT ${duration(timings?.ttft_us)} · TPOT ${duration(timings?.tpot_us)}`;
+  const pace = timings && timings.gated_us > 0 ? "held by the gate" : `TTFT ${duration(timings?.ttft_us)} · TPOT ${duration(timings?.tpot_us)}`;
   return `${finishWords(request.finish_reason, request.finish_detail)} · ${count(request.num_output_tokens)} tok · ${pace}${cached}`;
 }
 
-function act(event, page, form, list, texts) {
-  const button = event.target.closest("button");
-  const card = event.target.closest("[data-request]");
+/** The card that something happened in. @param {Event} event */
+function cardAt({ target }) {
+  return target instanceof Element ? /** @type {HTMLElement | null} */ (target.closest("[data-request]")) : null;
+}
+
+/** @param {Event} event @param {Page} page @param {HTMLFormElement} form @param {Texts} texts */
+function act(event, page, form, texts) {
+  const button = event.target instanceof Element ? event.target.closest("button") : null;
+  const card = cardAt(event);
   if (!button || !card) return;
-  if (button.hasAttribute("data-select")) choose(card.dataset.request, page);
-  else if (button.hasAttribute("data-reply")) converse(form, card.dataset.conversation);
+  if (button.hasAttribute("data-select")) choose(card.dataset.request ?? "", page);
+  else if (button.hasAttribute("data-reply")) converse(form, card.dataset.conversation ?? "");
   else if (button.hasAttribute("data-curl")) copy(curlCommand(card, form, texts, page.view().engine));
 }
 
-/** Light a request up; where the pictures are not beside it, go to its lane. */
+/** Light a request up; where the pictures are not beside it, go to its lane. @param {string} id @param {Page} page */
 function choose(id, page) {
   page.selection.set({ kind: "request", id });
-  if (window.matchMedia("(max-width: 699px)").matches) document.getElementById("panel-timeline").scrollIntoView();
+  if (window.matchMedia("(max-width: 699px)").matches) byId("panel-timeline").scrollIntoView();
 }
 
+/** @param {string} text */
 function copy(text) {
   navigator.clipboard.writeText(text).then(
     () => say("Copied as a curl command."),

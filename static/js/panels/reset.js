@@ -1,22 +1,26 @@
 /**
  * The stage reset: one button that asks back in its own place. The second press does it, if it comes soon; anything else
  * takes the question back.
+ *
+ * @import {State, View} from "../types.js"
  */
 
 import { resetStage } from "../controls.js";
+import { byId, find } from "../dom.js";
 import { plural } from "../format.js";
 
 const PATIENCE_MS = 8000;
 
-/** @param {{view: () => any}} page */
+/** @param {{view: () => View}} page */
 export function mountReset({ view }) {
-  const root = document.getElementById("stage-reset");
-  const button = root.querySelector("button");
-  const words = root.querySelector("[data-reset-words]");
-  const error = root.querySelector(".error");
+  const root = byId("stage-reset");
+  const button = find(root, "button");
+  const words = find(root, "[data-reset-words]");
+  const error = find(root, ".error");
   const plain = { button: button.textContent, words: words.textContent };
   let timer = 0;
 
+  /** @param {boolean} asking */
   function show(asking) {
     clearTimeout(timer);
     button.toggleAttribute("data-asking", asking);
@@ -25,9 +29,9 @@ export function mountReset({ view }) {
     if (asking) timer = setTimeout(() => show(false), PATIENCE_MS);
   }
   button.addEventListener("click", async () => {
-    if (!button.hasAttribute("data-asking")) return show(true);
-    show(false);
-    error.textContent = await resetStage();
+    const asked = button.hasAttribute("data-asking");
+    show(!asked);
+    if (asked) error.textContent = await resetStage();
   });
   button.addEventListener("blur", () => show(false));
   button.addEventListener("keydown", (event) => {
@@ -37,6 +41,7 @@ export function mountReset({ view }) {
   });
 }
 
+/** @param {State | null | undefined} state */
 function askingWords(state) {
   const live = state ? state.queues.running.length + state.queues.waiting.length : 0;
   return `Press again: ${live ? `${plural(live, "request")} will be cancelled` : "no request is live"}, and history goes for everybody who watches.`;

@@ -2,8 +2,15 @@
  * Roofline: what each step reached, against what this device was measured to do. Both axes are logarithmic: FLOP per
  * byte across, FLOP per second up; the roofs are solid lines. ○ decode, □ prefill, ◇ both; a trail of the last steps
  * fades with age. A step gated by hand is hollow. Beside it the same of one step as two plain bars.
+ *
+ * @import {Canvas, CanvasPanel, Hello, KnownView, Palette, Size, Twin} from "../types.js"
+ * @import {Point, Roofs} from "../roofline.js"
+ *
+ * @typedef {{low: number, high: number}} Decades as powers of ten
+ * @typedef {ReturnType<typeof scaleOf> & {roofs: Roofs, points: Point[]}} Scene
  */
 
+import { find } from "../dom.js";
 import { count, decadeWords, duration, perByte, percent, plural, quantity } from "../format.js";
 import { epochAt } from "../history.js";
 import { write } from "../marks.js";
@@ -15,6 +22,7 @@ const REACH = 10;
 const FAINTEST = 0.2;
 const DIM = 0.25;
 
+/** @type {CanvasPanel} */
 export const roofline = {
   empty(view) {
     if (!view.state) return view.why;
@@ -35,9 +43,10 @@ export const roofline = {
 
   hit(x, y, view, size) {
     const scene = sceneOf(view, size);
+    if (!scene) return null;
     let best = null;
     let closest = REACH;
-    for (const point of scene?.points ?? []) {
+    for (const point of scene.points) {
       const distance = Math.hypot(scene.x(point.intensity) - x, scene.y(point.flops) - y);
       if (distance < closest) [closest, best] = [distance, point];
     }
@@ -49,11 +58,11 @@ export const roofline = {
   detail(root, view) {
     const roofs = roofsOf(view.hello);
     const point = roofs && subjectOf(view);
-    root.querySelector("[data-ridge]").textContent = roofs ? ridgeWords(roofs) : "";
-    writeBar(root.querySelector('[data-roof="bandwidth"]'), point, point ? point.bytesPerS / roofs.bytesPerS : null);
-    writeBar(root.querySelector('[data-roof="maths"]'), point, point ? point.flops / roofs.flops : null);
-    root.querySelector("[data-of]").textContent = point ? `step ${count(point.step.step)}, ${KIND_WORDS[point.kind]}${point.gated ? " · gated" : ""}` : "no step";
-    root.querySelector(".detail").textContent = point ? detailWords(point, roofs) : "";
+    find(root, "[data-ridge]").textContent = roofs ? ridgeWords(roofs) : "";
+    writeBar(find(root, '[data-roof="bandwidth"]'), point, point ? point.bytesPerS / roofs.bytesPerS : null);
+    writeBar(find(root, '[data-roof="maths"]'), point, point ? point.flops / roofs.flops : null);
+    find(root, "[data-of]").textContent = point ? `step ${count(point.step.step)}, ${KIND_WORDS[point.kind]}${point.gated ? " · gated" : ""}` : "no step";
+    find(root, ".detail").textContent = point ? detailWords(point, roofs) : "";
   },
 
   summary(view) {
@@ -67,6 +76,7 @@ export const roofline = {
     const columns = ["step", "kind", "FLOP/byte", "FLOP/s", "bytes/s", "time", "of bandwidth", "of maths", "timed"];
     const roofs = roofsOf(view.hello);
     if (!roofs) return { columns, rows: [] };
+    /** @type {Twin["rows"]} */
     const rows = trailOf(view.history, view.column, view.hello).map((point) => ({
       choice: { kind: "step", column: point.column },
       cells: [
@@ -87,24 +97,26 @@ export const roofline = {
 
 // -- what is shown -------------------------------------------------------------------------------
 
+/** @param {Hello | null} hello */
 function whyNoRoofs(hello) {
   if (!hello || hello.device.type === "scripted") return "No device: a scripted engine computes nothing.";
   return "No roofs: this engine did not measure its device.";
 }
 
-/** Whether the moment shown belongs to an engine that is no more, so that these roofs are not its own. */
+/** Whether the moment shown belongs to an engine that is no more, so that these roofs are not its own. @param {KnownView} view */
 function anotherEngine({ history, column, hello }) {
   return epochAt(history, column).id !== hello.epoch;
 }
 
-/** The chosen step if it has a point, else the last one up to the moment shown. */
+/** The chosen step if it has a point, else the last one up to the moment shown. @param {KnownView} view @returns {Point | null} */
 function subjectOf({ choice, history, column, hello }) {
-  const step = choice?.kind === "step" ? history.steps.get(choice.column) : undefined;
-  const chosen = step?.epoch === hello.epoch ? pointOf(choice.column, step, hello.device) : null;
+  const at = choice?.kind === "step" ? choice.column : null;
+  const step = at === null ? undefined : history.steps.get(at);
+  const chosen = at !== null && step?.epoch === hello.epoch ? pointOf(at, step, hello.device) : null;
   return chosen ?? trailOf(history, column, hello)[0] ?? null;
 }
 
-/** Everything drawn and where; null without roofs. Newest point first, a chosen one that is older last. */
+/** Everything drawn and where; null without roofs. Newest point first, a chosen one that is older last. @param {KnownView} view @param {Size} size @returns {Scene | null} */
 function sceneOf(view, size) {
   const roofs = roofsOf(view.hello);
   if (!view.state || !roofs) return null;
@@ -114,16 +126,18 @@ function sceneOf(view, size) {
   return { roofs, points, ...scaleOf(roofs, points, size) };
 }
 
-/** Whole decades, wide enough for the ridge with one to each side, for the roofs, and for every point, above a roof or not. */
+/** Whole decades, wide enough for the ridge with one to each side, for the roofs, and for every point, above a roof or not. @param {Roofs} roofs @param {Point[]} points @param {Size} size */
 function scaleOf(roofs, points, size) {
   const [left, right] = [PLOT.left, size.width - PLOT.right];
   const [top, bottom] = [PLOT.top, size.height - PLOT.bottom];
   const across = decades([roofs.ridge / 10, roofs.ridge * 10, ...points.map(({ intensity }) => intensity)]);
   const up = decades([roofs.flops * 1.2, roofAt(roofs, 10 ** across.low), ...points.map(({ flops }) => flops)]);
+  /** @param {number} value @param {Decades} decades @param {number} from @param {number} to */
   const place = (value, { low, high }, from, to) => from + ((to - from) * (Math.log10(value) - low)) / (high - low);
-  return { left, right, top, bottom, across, up, x: (intensity) => place(intensity, across, left, right), y: (flops) => place(flops, up, bottom, top) };
+  return { left, right, top, bottom, across, up, x: (/** @type {number} */ intensity) => place(intensity, across, left, right), y: (/** @type {number} */ flops) => place(flops, up, bottom, top) };
 }
 
+/** @param {number[]} values @returns {Decades} */
 function decades(values) {
   const logs = values.map(Math.log10);
   const low = Math.floor(Math.min(...logs));
@@ -134,14 +148,17 @@ function decades(values) {
 
 const KIND_WORDS = { decode: "decode", prefill: "prefill", mixed: "prefill and decode" };
 
+/** @param {Roofs} roofs */
 function ridgeWords({ flops, bytesPerS, ridge }) {
   return `The ridge: this device computes ${quantity(flops)}FLOP/s and moves ${quantity(bytesPerS)}B/s, so a step with less than ${perByte(ridge)} FLOP per byte waits for memory, and one with more for the arithmetic.`;
 }
 
+/** @param {Point} point */
 function pointWords({ step, kind, intensity, flops, gated }) {
   return `step ${count(step.step)} · ${KIND_WORDS[kind]} · ${perByte(intensity)} FLOP/byte · ${quantity(flops)}FLOP/s${gated ? " · gated: no measurement" : ""}`;
 }
 
+/** @param {Point} point @param {Roofs} roofs */
 function detailWords(point, roofs) {
   const { step, us, phases, clock, gated } = point;
   const work = `Step ${count(step.step)}: ${quantity(step.flops)}FLOP and ${quantity(step.bytes)}B, derived, for ${plural(step.num_scheduled_tokens, "token")} in ${duration(us)} (${phases}, by the ${clock}’s clock).`;
@@ -151,18 +168,19 @@ function detailWords(point, roofs) {
   return `${work} ${percent(reached)} of what its roof allows, which is ${point.intensity < roofs.ridge ? "memory" : "the arithmetic"}.`;
 }
 
-/** One plain bar; what is above the roof goes on past its mark. */
+/** One plain bar; what is above the roof goes on past its mark. @param {HTMLElement} root @param {Point | null} point @param {number | null} share */
 function writeBar(root, point, share) {
   const most = Math.max(1, share ?? 0);
   root.dataset.kind = point?.kind ?? "";
   root.classList.toggle("gated", point?.gated ?? false);
-  root.querySelector("b").textContent = percent(share);
-  root.querySelector(".fill").style.width = `${(100 * (share ?? 0)) / most}%`;
-  root.querySelector(".peak").style.left = `${100 / most}%`;
+  find(root, "b").textContent = percent(share);
+  find(root, ".fill").style.width = `${(100 * (share ?? 0)) / most}%`;
+  find(root, ".peak").style.left = `${100 / most}%`;
 }
 
 // -- the picture ---------------------------------------------------------------------------------
 
+/** @param {Canvas} g @param {Scene} scene @param {Palette} palette */
 function drawAxes(g, { left, right, top, bottom, across, up, x, y }, palette) {
   g.fillStyle = palette.muted;
   g.textAlign = "left";
@@ -188,7 +206,7 @@ function drawAxes(g, { left, right, top, bottom, across, up, x, y }, palette) {
   g.fillText("FLOP/byte", right, bottom + 23);
 }
 
-/** Hatched above: this device was not seen to get there. */
+/** Hatched above: this device was not seen to get there. @param {Canvas} g @param {Scene} scene @param {Palette} palette */
 function drawRoofs(g, { roofs, left, right, top, across, x, y }, palette) {
   const path = () => {
     g.beginPath();
@@ -210,6 +228,7 @@ function drawRoofs(g, { roofs, left, right, top, across, x, y }, palette) {
   g.stroke();
 }
 
+/** @param {Canvas} g @param {Scene} scene @param {Palette} palette */
 function sayRoofs(g, { roofs, left, right, bottom, x, y }, palette) {
   const ridge = x(roofs.ridge);
   g.fillStyle = palette.muted;
@@ -222,14 +241,17 @@ function sayRoofs(g, { roofs, left, right, bottom, x, y }, palette) {
   write(g, `ridge ${perByte(roofs.ridge)}`, ridge, bottom - 8, palette);
 }
 
+/** @param {number} i @param {Scene} scene */
 function ageAlpha(i, { points }) {
   return 1 - (1 - FAINTEST) * (i / Math.max(1, points.length));
 }
 
+/** @param {Point} point @param {KnownView} view */
 function litAlpha({ step }, { lit }) {
   return !lit.any || lit.column !== null || step.rows.some(({ request }) => lit.requests.has(request)) ? 1 : DIM;
 }
 
+/** @param {Canvas} g @param {Scene} scene @param {Point} point @param {number} alpha @param {boolean} newest @param {Palette} palette */
 function drawPoint(g, { x, y }, { intensity, flops, kind, gated }, alpha, newest, palette) {
   const [at, up, r] = [x(intensity), y(flops), newest ? 6 : 4];
   g.globalAlpha = alpha;
@@ -250,6 +272,7 @@ function drawPoint(g, { x, y }, { intensity, flops, kind, gated }, alpha, newest
   g.globalAlpha = 1;
 }
 
+/** @param {Canvas} g @param {Point["kind"]} kind @param {number} x @param {number} y @param {number} r */
 function trace(g, kind, x, y, r) {
   g.beginPath();
   if (kind === "decode") g.arc(x, y, r, 0, 7);
@@ -263,7 +286,7 @@ function trace(g, kind, x, y, r) {
   }
 }
 
-/** The decode half of a mixed step. */
+/** The decode half of a mixed step. @param {Canvas} g @param {number} x @param {number} y @param {number} r @param {string} colour */
 function halfDiamond(g, x, y, r, colour) {
   g.fillStyle = colour;
   g.beginPath();
@@ -274,6 +297,7 @@ function halfDiamond(g, x, y, r, colour) {
   g.fill();
 }
 
+/** @param {Canvas} g @param {Scene} scene @param {KnownView} view */
 function drawRing(g, { points, x, y }, { lit, palette }) {
   const chosen = points.find(({ column }) => column === lit.column);
   if (!chosen) return;

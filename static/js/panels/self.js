@@ -1,8 +1,14 @@
 /**
  * Self: what watching costs. The page's part is counted here, by its own clock, and is about now whatever moment the
  * other panels show; what publishing costs the engine is measured by the engine, in every step.
+ *
+ * @import {Hello, Loop, Page, View} from "../types.js"
+ *
+ * @typedef {ReturnType<typeof import("../watch.js").createWatch>} Watch
+ * @typedef {ReturnType<Watch["figures"]>} Figures
  */
 
+import { byData, byId } from "../dom.js";
 import { bytesText, count, duration, NONE, percent, plural, rate } from "../format.js";
 import { lastSteps } from "../history.js";
 import { SLOW_MS } from "../render.js";
@@ -13,10 +19,10 @@ const WINDOW = 60;
 /** Below it a share has no digit to show. */
 const LEAST_SHARE = 0.001;
 
-/** @param {any} page @param {ReturnType<typeof import("../watch.js").createWatch>} watch */
+/** @param {Page} page @param {Watch} watch */
 export function mountSelf(page, watch) {
-  const root = document.getElementById("panel-self");
-  const nodes = Object.fromEntries([...root.querySelectorAll("[data-self]")].map((node) => [node.dataset.self, node]));
+  const root = byId("panel-self");
+  const nodes = byData(root, "self");
   let visible = false;
 
   function refresh() {
@@ -28,13 +34,14 @@ export function mountSelf(page, watch) {
   }
 
   new IntersectionObserver((entries) => {
-    visible = entries.at(-1).isIntersecting;
+    visible = entries.at(-1)?.isIntersecting ?? false;
     if (visible) refresh();
   }).observe(root);
   // Not in the loop, which rests when nothing comes: then above all the age of the newest word must go on.
   setInterval(refresh, SLOW_MS);
 }
 
+/** @param {Figures} figures @param {Loop["cost"]} cost */
 function pageWords({ received, drawn }, cost) {
   const mean = Object.values(cost.panels).reduce((sum, ms) => sum + ms, 0);
   return {
@@ -45,6 +52,7 @@ function pageWords({ received, drawn }, cost) {
   };
 }
 
+/** @param {Figures} figures @param {View} view */
 function streamWords({ heardMs, lateMs, jumps }, { store, engine }) {
   const lost = engine?.about.lost_events;
   return {
@@ -57,6 +65,7 @@ function streamWords({ heardMs, lateMs, jumps }, { store, engine }) {
   };
 }
 
+/** @param {View} view */
 function engineWords({ history, last, hello }) {
   const steps = history ? lastSteps(history, last, WINDOW).map(([, step]) => step).filter((step) => !step.gated) : [];
   const { medianUs, share, n } = publishCost(steps);
@@ -67,10 +76,12 @@ function engineWords({ history, last, hello }) {
   };
 }
 
+/** @param {number | null} share */
 function shareWords(share) {
-  return share > 0 && share < LEAST_SHARE ? `< ${percent(LEAST_SHARE)}` : percent(share);
+  return share !== null && share > 0 && share < LEAST_SHARE ? `< ${percent(LEAST_SHARE)}` : percent(share);
 }
 
+/** @param {number | null} share @param {number} n @param {Hello | null} hello */
 function verdictOf(share, n, hello) {
   if (!hello) return "No engine has said anything yet.";
   if (share === null) return "No step to measure yet; gated ones are left out.";

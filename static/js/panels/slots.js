@@ -5,6 +5,10 @@
  * each. Idle slots are stronger while somebody waits: that is what static batching costs. Above it the token budget.
  * More slots than there are three pixels for are drawn without gaps, and several of them may share a pixel: the rarest
  * of what they do is shown.
+ *
+ * @import {Canvas, CanvasPanel, KnownView, Palette, Plot, Row, Size, Step, StepFacts} from "../types.js"
+ *
+ * @typedef {ReturnType<typeof linesOf>} Lines
  */
 
 import { count, endedWords, duration, NONE, plural, requestName } from "../format.js";
@@ -23,6 +27,7 @@ const TICKS = 15;
 const LOWEST = 3;
 const roll = createRoll();
 
+/** @type {CanvasPanel & {gutter: number}} */
 export const slots = {
   gutter: GUTTER,
 
@@ -98,31 +103,34 @@ export const slots = {
   },
 };
 
-/** "prefill of 48 tokens", "decode, 2 of 3 guesses right: 3 tokens written". */
+/** "prefill of 48 tokens", "decode, 2 of 3 guesses right: 3 tokens written". @param {Row} row */
 function rowWords(row) {
   if (!row.drafted) return `${row.phase} of ${plural(row.scheduled, "token")}`;
   return `decode, ${count(row.accepted)} of ${plural(row.drafted, "guess", "guesses")} right: ${plural(row.out, "token")} written`;
 }
 
+/** @param {number} column @param {KnownView} view */
 function marksAfter(column, { history, until }) {
   return history.marks.filter(({ at }) => at === column + 1 && at <= until).map(({ text }) => text).join(" · ");
 }
 
-/** "12/20", over a step's rows. */
+/** "12/20", over a step's rows. @param {Row[]} rows */
 function guessShare(rows) {
   const drafted = rows.reduce((sum, row) => sum + row.drafted, 0);
   return drafted ? `${count(rows.reduce((sum, row) => sum + row.accepted, 0))}/${count(drafted)}` : NONE;
 }
 
+/** @param {StepFacts} step */
 function budgetWords(step) {
   return `${count(step.num_scheduled_tokens)} of ${count(step.token_budget)} tokens, ${duration(step.wall_us)}, ended as ${endedWords(step.ended_by)}`;
 }
 
+/** @param {Size} size */
 function plotOf(size) {
   return { left: LEFT, right: size.width - GUTTER };
 }
 
-/** As many rows as there are slots, and were in the steps in view: the number can be changed while it runs. */
+/** As many rows as there are slots, and were in the steps in view: the number can be changed while it runs. @param {Size} size @param {Plot} plot @param {KnownView} view */
 function linesOf(size, plot, { axis, history, state }) {
   let slots = state.config.max_num_seqs;
   for (let column = axis.span(plot).from; column < axis.right; column += 1) {
@@ -135,6 +143,7 @@ function linesOf(size, plot, { axis, history, state }) {
   return { slots, top, height, dense, bottom: top + slots * height };
 }
 
+/** @param {Canvas} g @param {Plot} plot @param {Lines} lines @param {KnownView} view */
 function drawRows(g, plot, lines, { palette, state }) {
   g.fillStyle = palette.line;
   g.fillRect(plot.left, BUDGET, plot.right - plot.left, 1);
@@ -147,6 +156,7 @@ function drawRows(g, plot, lines, { palette, state }) {
   g.fillText("0", plot.right + 8, BUDGET - 4);
 }
 
+/** @param {Canvas} g @param {Plot} plot @param {Lines} lines @param {KnownView} view */
 function drawColumns(g, plot, lines, view) {
   const { axis } = view;
   g.save();
@@ -161,6 +171,7 @@ function drawColumns(g, plot, lines, view) {
   g.restore();
 }
 
+/** @param {Canvas} g @param {Plot} plot @param {KnownView} view */
 function drawLimit(g, plot, { palette }) {
   g.setLineDash([2, 3]);
   g.strokeStyle = palette.muted;
@@ -172,7 +183,7 @@ function drawLimit(g, plot, { palette }) {
   g.setLineDash([]);
 }
 
-/** The step's tokens against its budget: decode below, prefill on top of it. */
+/** The step's tokens against its budget: decode below, prefill on top of it. @param {OffscreenCanvasRenderingContext2D} g @param {number} x @param {number} px @param {Step} step @param {KnownView} view */
 function drawBudget(g, x, px, step, { palette, byOwner }) {
   const full = BUDGET - 3;
   const scale = full / step.token_budget;
@@ -185,23 +196,24 @@ function drawBudget(g, x, px, step, { palette, byOwner }) {
   g.fillRect(x, BUDGET - decode - prefill, width, prefill);
 }
 
-/** A cap where a request finished, a notch where it was preempted. */
+/** A cap where a request finished, a notch where it was preempted. @param {Canvas} g @param {Plot} plot @param {Lines} lines @param {KnownView} view */
 function drawEnds(g, plot, lines, { axis, history, palette }) {
   const { from } = axis.span(plot);
   const tall = lines.dense ? 5 : Math.min(12, lines.height - 4);
   for (const lane of history.lanes.values()) {
     if (lane.end && lane.end.at < from) continue;
     for (const { slot, to, out } of lane.stays) {
-      if (to === null || to > axis.right) continue;
+      if (slot === null || to === null || to > axis.right) continue;
       const x = axis.x(to, plot);
       if (x < plot.left) continue;
       const y = lines.top + (slot + 0.5) * lines.height;
       if (out === "preempted") notch(g, x, y, lines.dense ? 8 : lines.height, palette);
-      else endCap(g, x - 1, y, tall, lane.end?.reason, palette);
+      else endCap(g, x - 1, y, tall, lane.end?.reason ?? null, palette);
     }
   }
 }
 
+/** @param {Canvas} g @param {number} x @param {number} y @param {number} height @param {Palette} palette */
 export function notch(g, x, y, height, palette) {
   const h = Math.min(8, height / 2);
   g.fillStyle = palette.fault;
@@ -212,20 +224,23 @@ export function notch(g, x, y, height, palette) {
   g.fill();
 }
 
-/** Who holds each slot at the moment shown, at the right edge. */
+/** Who holds each slot at the moment shown, at the right edge. @param {Canvas} g @param {Plot} plot @param {Lines} lines @param {KnownView} view */
 function drawNow(g, plot, lines, view) {
   if (lines.height < 11) return;
   g.textAlign = "left";
   for (const { id, slot } of holders(view)) {
+    if (slot === null) continue;
     g.fillStyle = view.lit.any && !view.lit.requests.has(id) ? view.palette.muted : view.palette.fg;
     g.fillText(`${requestName(id)} ${outputShare(view.state.requests[id])}`, plot.right + 8, lines.top + (slot + 0.5) * lines.height);
   }
 }
 
+/** @param {KnownView} view */
 function holders({ state }) {
   return state.queues.running.map((id) => ({ id, slot: state.requests[id].slot }));
 }
 
+/** @param {number} slot @param {KnownView} view */
 function hitNow(slot, view) {
   const holder = holders(view).find((each) => each.slot === slot);
   return holder ? { choice: { kind: "request", id: holder.id } } : null;

@@ -2,10 +2,14 @@
  * Timeline: one lane per request, packed into rows that are used again. Hollow while queued, blue chunks while its
  * prompt is computed, an amber tick per step that decodes, hatched while preempted. A flag marks the first token
  * (TTFT), the bracket below runs from there to the last one (TPOT), a cap says how it ended. Finished lanes stay.
+ *
+ * @import {Canvas, CanvasPanel, History, Hit, KnownView, Lane, Plot, Row, Size} from "../types.js"
+ *
+ * @typedef {ReturnType<typeof linesOf>} Lines
  */
 
 import { chunksOf, chunkWords } from "../chunks.js";
-import { write } from "../dom.js";
+import { find, write } from "../dom.js";
 import { explainStep, hitWords } from "../explain.js";
 import { drawFlags } from "../flags.js";
 import { count, plural, requestName } from "../format.js";
@@ -26,6 +30,7 @@ const WIDE = 13;
 
 const roll = createRoll();
 
+/** @type {CanvasPanel} */
 export const timeline = {
   gutter: GUTTER,
 
@@ -56,7 +61,8 @@ export const timeline = {
     if (lines.height < DENSE) g.font = view.palette.smallFont;
     for (const lane of lanes) if (middle(lane, lines) + 4 < bottom) drawLabel(g, lane, lanes, lines, plot, view);
     g.restore();
-    if (view.choice?.kind === "request") drawPace(g, lanes.find(({ id }) => id === view.choice.id), lines, plot, view);
+    const { choice } = view;
+    if (choice?.kind === "request") drawPace(g, lanes.find(({ id }) => id === choice.id), lines, plot, view);
     drawTicks(g, plot, size.height - TICKS / 2, view);
     view.page.lanesBelow = Math.max(0, lines.rows - lines.shown);
   },
@@ -82,7 +88,7 @@ export const timeline = {
   },
 
   detail(root, view) {
-    write(root.querySelector(".detail"), detailWords(view));
+    write(find(root, ".detail"), detailWords(view));
   },
 
   summary(view) {
@@ -101,17 +107,20 @@ export const timeline = {
   },
 };
 
+/** @param {Lane} lane @param {Row | null} mark @param {number} column @param {KnownView} view */
 function prefillWords(lane, mark, column, { history }) {
   if (mark?.phase !== "prefill") return "";
   const chunk = chunksOf(lane, history).get(column);
   return ` · prefill ${count(mark.scheduled)} tok, ${count(mark.computed)} computed${chunk ? `, chunk ${chunkWords(chunk)}` : ""}`;
 }
 
-function detailWords({ choice, history, column, until, base, page, store, state }) {
+/** @param {KnownView} view */
+function detailWords(view) {
+  const { choice, history, column, base, page, store, state } = view;
   const lane = choice?.kind === "request" ? history.lanes.get(choice.id) : null;
-  if (lane) return `${requestName(lane.id)} · ${factWords(lane, { store, state, history, until })}`;
+  if (lane) return `${requestName(lane.id)} · ${factWords(lane, view)}`;
   const step = choice?.kind === "step" ? history.steps.get(choice.column) : null;
-  if (step) return explainStep(step, history.notes.get(choice.column));
+  if (step && choice?.kind === "step") return explainStep(step, history.notes.get(choice.column));
   if (state?.gate.hit) return hitDetail(history, base, state.gate.hit);
   const shown = history.steps.get(column);
   if (shown && (store.held?.visited || state?.gate.state === "paused")) return explainStep(shown, history.notes.get(column));
@@ -119,17 +128,18 @@ function detailWords({ choice, history, column, until, base, page, store, state 
   return `${below}Click a lane, a step number or a block to light it up in every panel. ${CAP_WORDS}`;
 }
 
-/** What closed the gate, on the first screen too. */
+/** What closed the gate, on the first screen too. @param {History} history @param {number} base @param {Hit} hit */
 function hitDetail(history, base, hit) {
   const step = history.steps.get(base + hit.step);
   return step ? `Stopped by ${hit.on}. ${explainStep(step, history.notes.get(base + hit.step))}` : hitWords(hit);
 }
 
+/** @param {Size} size */
 function plotOf(size) {
   return { left: LEFT, right: size.width - GUTTER };
 }
 
-/** Rows grow no taller than reads well, and shrink when many lanes are in view. */
+/** Rows grow no taller than reads well, and shrink when many lanes are in view. @param {Size} size @param {Plot} plot @param {KnownView} view */
 function linesOf(size, plot, { history }) {
   const rows = Math.max(8, Math.ceil(history.rowFree.length / 4) * 4);
   const room = size.height - TICKS - TOP;
@@ -137,12 +147,15 @@ function linesOf(size, plot, { history }) {
   return { rows, height, shown: Math.floor(room / height) };
 }
 
+/** @param {Lane} lane @param {KnownView} view */
 function endOf(lane, { axis }) {
   return lane.end ? lane.end.at : axis.right;
 }
 
+/** @param {KnownView} view @param {Plot} plot @param {Lines} lines */
 function lanesInView(view, plot, lines) {
   const { from, to } = view.axis.span(plot);
+  /** @type {Lane[]} */
   const found = [];
   for (const lane of view.history.lanes.values()) {
     if (lane.row <= lines.shown && lane.arrive <= to + 1 && endOf(lane, view) + 24 >= from) found.push(lane);
@@ -150,18 +163,22 @@ function lanesInView(view, plot, lines) {
   return found;
 }
 
+/** @param {Lane} lane @param {Lines} lines */
 function middle(lane, lines) {
   return TOP + (lane.row + 0.5) * lines.height - (lines.height >= 18 ? 2 : 0);
 }
 
+/** @param {Lines} lines */
 function bandHeight(lines) {
   return Math.max(6, Math.min(12, lines.height - (lines.height < 18 ? 5 : 8)));
 }
 
+/** @param {Canvas | OffscreenCanvasRenderingContext2D} g @param {Lane} lane @param {KnownView} view */
 function fade(g, lane, { lit }) {
   g.globalAlpha = lit.any && !lit.requests.has(lane.id) ? 0.25 : 1;
 }
 
+/** @param {Canvas} g @param {Lane} lane @param {Lines} lines @param {Plot} plot @param {KnownView} view */
 function drawWaits(g, lane, lines, plot, view) {
   const { axis, palette } = view;
   const h = bandHeight(lines);
@@ -182,7 +199,7 @@ function drawWaits(g, lane, lines, plot, view) {
   });
 }
 
-/** Prefill chunks and decode ticks, straight from the steps' rows. */
+/** Prefill chunks and decode ticks, straight from the steps' rows. @param {Canvas} g @param {Lines} lines @param {Plot} plot @param {KnownView} view */
 function drawWork(g, lines, plot, view) {
   const { axis, history, palette } = view;
   const h = bandHeight(lines);
@@ -204,7 +221,7 @@ function drawWork(g, lines, plot, view) {
   if (axis.px >= WIDE && lines.height >= DENSE) drawChunkNumbers(g, lines, plot, width, view);
 }
 
-/** Not painted once: of how many a chunk is one comes out only later. */
+/** Not painted once: of how many a chunk is one comes out only later. @param {Canvas} g @param {Lines} lines @param {Plot} plot @param {number} width @param {KnownView} view */
 function drawChunkNumbers(g, lines, plot, width, view) {
   const { axis, history, palette } = view;
   const numberOf = chunkNumbers(history);
@@ -220,21 +237,23 @@ function drawChunkNumbers(g, lines, plot, width, view) {
   g.globalAlpha = 1;
 }
 
-/** Looked up once per lane. */
+/** Looked up once per lane. @param {History} history */
 function chunkNumbers(history) {
+  /** @type {Map<string, ReturnType<typeof chunksOf>>} */
   const known = new Map();
-  return (lane, column) => {
-    if (!known.has(lane.id)) known.set(lane.id, chunksOf(lane, history));
-    return known.get(lane.id).get(column);
+  return (/** @type {Lane} */ lane, /** @type {number} */ column) => {
+    const chunks = known.get(lane.id) ?? chunksOf(lane, history);
+    known.set(lane.id, chunks);
+    return chunks.get(column);
   };
 }
 
-/** Taller where guesses were right: more than one token was written. */
+/** Taller where guesses were right: more than one token was written. @param {OffscreenCanvasRenderingContext2D} g @param {number} x @param {number} y @param {number} width @param {number} height */
 function drawTick(g, x, y, width, height) {
   g.fillRect(x, y - height / 2, width, height);
 }
 
-/** The flag at the first token, the bracket of the decode time, the end cap. */
+/** The flag at the first token, the bracket of the decode time, the end cap. @param {Canvas} g @param {Lane} lane @param {Lines} lines @param {Plot} plot @param {KnownView} view */
 function drawOutline(g, lane, lines, plot, view) {
   const { axis, palette, lit } = view;
   const y = middle(lane, lines);
@@ -243,7 +262,7 @@ function drawOutline(g, lane, lines, plot, view) {
   if (lane.first !== null && lane.first < axis.right) {
     const x = axis.x(lane.first + 1, plot);
     drawFlag(g, x, y - h / 2, h, palette);
-    if (lane.last > lane.first && lines.height >= DENSE) drawBracket(g, x, axis.x(Math.min(lane.last + 1, axis.right), plot), y + h / 2 + 3, palette);
+    if (lane.last !== null && lane.last > lane.first && lines.height >= DENSE) drawBracket(g, x, axis.x(Math.min(lane.last + 1, axis.right), plot), y + h / 2 + 3, palette);
   }
   if (view.choice?.kind !== "step" && lit.requests.has(lane.id)) {
     const x = axis.x(lane.arrive, plot) - 6;
@@ -253,30 +272,40 @@ function drawOutline(g, lane, lines, plot, view) {
   g.globalAlpha = 1;
 }
 
-/** The chosen request's pace, on its bracket. */
+/**
+ * The chosen request's pace, on its bracket.
+ * @param {Canvas} g @param {Lane | undefined} lane @param {Lines} lines @param {Plot} plot @param {KnownView} view
+ */
 function drawPace(g, lane, lines, plot, view) {
   if (!lane || lane.first === null || lines.height < DENSE) return;
   const words = paceWords(lane, view);
   if (words === null) return;
-  const [from, to] = [lane.first + 1, Math.min(lane.last + 1, view.axis.right)].map((column) => view.axis.x(column, plot));
+  const [from, to] = [lane.first + 1, Math.min((lane.last ?? 0) + 1, view.axis.right)].map((column) => view.axis.x(column, plot));
   if (to > plot.left && from < plot.right) writePace(g, words, from, to, middle(lane, lines) + bandHeight(lines) / 2 + 5, plot, view.palette);
 }
 
-/** Where the next lane of the same row begins, so that a label ends before it. */
-function roomAfter(lane, lanes, plot, { axis }) {
+/**
+ * Where the next lane of the same row begins, so that a label ends before it.
+ * @param {Lane} lane @param {number} end @param {Lane[]} lanes @param {Plot} plot @param {KnownView} view
+ */
+function roomAfter(lane, end, lanes, plot, { axis }) {
   let room = plot.right + GUTTER;
   for (const other of lanes) {
-    if (other.row === lane.row && other.arrive >= lane.end.at) room = Math.min(room, axis.x(other.arrive, plot) - 8);
+    if (other.row === lane.row && other.arrive >= end) room = Math.min(room, axis.x(other.arrive, plot) - 8);
   }
   return room;
 }
 
-/** While it runs: its progress, right of "now". Once it ended: what came of it, right of its cap. Ahead: nothing. */
+/**
+ * While it runs: its progress, right of "now". Once it ended: what came of it, right of its cap. Ahead: nothing.
+ * @param {Canvas} g @param {Lane} lane @param {Lane[]} lanes @param {Lines} lines @param {Plot} plot @param {KnownView} view
+ */
 function drawLabel(g, lane, lanes, lines, plot, view) {
   const { axis, palette, lit, until } = view;
   const y = middle(lane, lines);
   const live = isLive(lane, until);
-  if (!live && (lane.arrive > until || lane.end.at > axis.right)) return;
+  const end = lane.end?.at ?? Infinity;
+  if (!live && (lane.arrive > until || end > axis.right)) return;
   g.textAlign = "left";
   g.fillStyle = lit.any && !lit.requests.has(lane.id) ? palette.idle : palette.fg;
   if (live) {
@@ -285,9 +314,9 @@ function drawLabel(g, lane, lanes, lines, plot, view) {
     g.fillText(`${requestName(lane.id)} ${state}`, plot.right + 8, y);
     return;
   }
-  const x = axis.x(lane.end.at, plot) + 11;
+  const x = axis.x(end, plot) + 11;
   if (x < plot.left || x > plot.right + 8) return;
-  const room = roomAfter(lane, lanes, plot, view);
+  const room = roomAfter(lane, end, lanes, plot, view);
   if (x + g.measureText(requestName(lane.id)).width > room) return;
   g.fillText(requestName(lane.id), x, y);
   if (lines.height < DENSE) return;
