@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -75,13 +76,13 @@ class Exchange:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         work = self._stream(send) if self._submission.stream else self._whole(scope, receive, send)
         answering = asyncio.ensure_future(work)
-        watching = asyncio.ensure_future(_hung_up(receive))
+        watching = asyncio.ensure_future(hung_up(receive))
         try:
             await asyncio.wait({answering, watching}, return_when=asyncio.FIRST_COMPLETED)
             if answering.done():
                 answering.result()
         finally:
-            await _stop(answering, watching)
+            await stop(answering, watching)
             if not self._entry.over:
                 self._hub.abort(self._entry)
 
@@ -156,12 +157,14 @@ async def _event(send: Send, value: Json) -> None:
     await send({"type": "http.response.body", "body": b"data: " + encode_bytes(value) + b"\n\n", "more_body": True})
 
 
-async def _hung_up(receive: Receive) -> None:
+async def hung_up(receive: Receive) -> None:
+    """Returns when the client has left; its request must have been read."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def _stop(*tasks: asyncio.Future[None]) -> None:
+async def stop(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel them and wait for their ends."""
     for task in tasks:
         task.cancel()
     for task in tasks:

@@ -1,8 +1,8 @@
 """/api/ghost: what another mode would have made of an engine's last run.
 
 Contract. A run begins with the request that finds nobody there. The simulator (engine/simulator.py) replays the
-ring's last one in a process of its own: one at a time, behind everybody else, and not for long. What comes back is a
-recording without text whose `hello` says `simulated`.
+ring's last one in a process of its own: one at a time, behind everybody else, not for long, and only while somebody
+waits for it. What comes back is a recording without text whose `hello` says `simulated`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path
+from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 import engine
 from app.api import engine_of
 from app.bodies import parse_json
+from app.completions import hung_up, stop
 from app.crash import safe_name
-from app.history import compress
+from app.history import History, compress
+from app.hub import Hub
 from app.problems import Problem
 from app.wire import Json
 from engine.config import EngineConfig
@@ -37,7 +40,7 @@ SETTINGS = frozenset(KNOBS) | {"num_blocks", "block_size", "speculative"}
 
 _REFUSED_EXIT = 2
 _NICENESS = 10
-_IN, _OUT = "recording.jsonl.gz", "ghost.jsonl.gz"
+_IN, _OUT = "The last run", "The ghost"  # files, named as the simulator's sentences about them begin
 
 
 class Line:
@@ -61,14 +64,12 @@ class Line:
 
 async def ghost(request: Request) -> Response:
     """POST /api/ghost {setting: value, …}: the last run under these settings, simulated, as a `.jsonl.gz`."""
-    _, record = engine_of(request)
+    hub, record = engine_of(request)
     asked = parse_json(await request.body())
     if not record.history or record.state is None:
         raise Problem(409, "There is nothing to simulate yet: the engine has not loaded.")
     settings = checked(asked, record.state["config"])
-    line: Line = request.state.ghosts
-    async with line.turn():
-        data = await _simulate(record.history.lines(), settings)
+    data = await _while_wanted(request, hub, _in_turn(request.state.ghosts, record.history, settings))
     name = safe_name(f"stepscope-{record.id}-{record.epoch}-ghost.jsonl.gz")
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Response(data, media_type="application/gzip", headers=headers)
@@ -89,6 +90,27 @@ def checked(asked: Json, config: Json) -> Json:
     except ConfigError as error:
         raise Problem(400, str(error), param=next(iter(asked)) if len(asked) == 1 else None) from None
     return settings
+
+
+async def _while_wanted(request: Request, hub: Hub, work: Coroutine[Any, Any, bytes]) -> bytes:
+    """What the work comes to. It ends with its client, and with the app."""
+    working = asyncio.ensure_future(work)
+    left = asyncio.ensure_future(hung_up(request.receive))
+    closing = asyncio.ensure_future(hub.close_begun.wait())
+    try:
+        await asyncio.wait({working, left, closing}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        if hub.closing:
+            raise Problem(503, "Stepscope is shutting down.")
+        raise ClientDisconnect
+    finally:
+        await stop(working, left, closing)
+
+
+async def _in_turn(line: Line, history: History, settings: Json) -> bytes:
+    async with line.turn():
+        return await _simulate(history.lines(), settings)
 
 
 async def _simulate(lines: list[str], settings: Json) -> bytes:

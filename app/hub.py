@@ -67,7 +67,7 @@ class Hub:
         self.viewers: set[Viewer] = set()
         self.observers: list[Observer] = []
         self.n = 0
-        self.closing = False
+        self.close_begun = asyncio.Event()
         self._links: dict[str, EngineLink] = {}
         self._replies: dict[str, asyncio.Future[Json]] = {}
         self._pending: list[str] = []
@@ -313,9 +313,13 @@ class Hub:
 
     def close(self, reason: str) -> None:
         """The app is about to stop: end every open request with a reason, so that streams can say it."""
-        self.closing = True
+        self.close_begun.set()
         for record in self.engines.values():
             self.ledger.lose_all(record.id, reason)
+
+    @property
+    def closing(self) -> bool:
+        return self.close_begun.is_set()
 
     def status(self, record: EngineRecord) -> Status:
         return record.status(time.monotonic())

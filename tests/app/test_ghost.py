@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
+import threading
 from typing import Any
 
 import httpx
@@ -12,7 +14,7 @@ import pytest
 from app import ghost
 from engine.recording import Recording, split_epochs
 from engine.summary import summarize
-from tests.app.fakes import FakeEngine
+from tests.app.fakes import FakeEngine, Running, until
 from tests.app.processes import Served, serving
 from tests.app.test_api import Later
 
@@ -94,7 +96,8 @@ def test_what_the_simulator_refuses_is_told_in_its_words(played: Served) -> None
 def test_before_anything_was_answered_there_is_nothing_to_simulate(engine: FakeEngine, client: httpx.Client) -> None:
     response = ask(client, batching="static")
     assert response.status_code == 409
-    assert "nothing to replay" in response.json()["error"]["message"]
+    message = response.json()["error"]["message"]
+    assert message == "The last run holds no request that was answered: there is nothing to replay."
 
 
 def test_without_an_engine_there_is_nothing_to_simulate(client: httpx.Client) -> None:
@@ -118,3 +121,34 @@ def test_a_few_wait_for_their_turn_and_more_are_refused(
     answers = [call.response() for call in calls]
     assert sorted(answer.status_code for answer in answers) == [409, 409, 429]
     assert all("retry-after" in answer.headers for answer in answers if answer.status_code == 429)
+
+
+async def endless(*_: Any) -> tuple[int, str]:
+    """In place of a simulation."""
+    await asyncio.Event().wait()
+    return 0, ""
+
+
+def test_a_ghost_ends_with_the_client_that_asked_for_it(
+    monkeypatch: pytest.MonkeyPatch, engine: FakeEngine, client: httpx.Client
+) -> None:
+    monkeypatch.setattr(ghost, "MOST_IN_LINE", 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(ghost, "_run", endless)
+        with pytest.raises(httpx.ReadTimeout):
+            client.post("/api/ghost", json={}, timeout=0.5)
+    answer = until(lambda: (answer := ask(client)).status_code != 429 and answer, "a free place in the line")
+    assert answer.status_code == 409
+
+
+def test_closing_the_app_ends_a_ghost_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch, server: Running, engine: FakeEngine, client: httpx.Client
+) -> None:
+    begun = threading.Event()
+    monkeypatch.setattr(ghost, "_run", lambda *_: begun.set() or endless())
+    call = Later(lambda: ask(client))
+    assert begun.wait(10)
+    server.stop()
+    response = call.response()
+    assert response.status_code == 503
+    assert "shutting down" in response.json()["error"]["message"]
