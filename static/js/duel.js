@@ -15,7 +15,7 @@ import { drawRun, lengthOf, slotsOf, valueAt, xOf } from "./duel_picture.js";
 import { countUpTo, startOf } from "./duel_run.js";
 import { differences, headline, modeWords, numbersOf, obstacle, seconds, verdict } from "./duel_numbers.js";
 import { demoRun, fileRun, ghostRun, lastRun, turnedOver, Unavailable } from "./duel_sources.js";
-import { FIGURES, foretold, howWords, twin } from "./duel_words.js";
+import { FIGURES, groupWords, howWords, lastWords, predicted, twin } from "./duel_words.js";
 import { count, duration, NONE, percent, rate } from "./format.js";
 import { readPalette } from "./palette.js";
 import { renderTable } from "./table.js";
@@ -41,7 +41,7 @@ const theme = mountTheme(() => {
 
 // -- sides ---------------------------------------------------------------------------------------
 
-/** `turn` tells a newer choice from an older one; there is a choice of engines where there are several. @param {"a" | "b"} id */
+/** `turn` tells a newer choice from an older one, `wanted` ends what the older one still fetches. @param {"a" | "b"} id */
 function mountSide(id) {
   const root = byId(`side-${id}`);
   const parts = byData(root, "part");
@@ -49,7 +49,7 @@ function mountSide(id) {
   const ghost = find(root, '[data-part="ghost"]', HTMLSelectElement);
   const file = find(root, '[data-part="file"]', HTMLInputElement);
   const canvas = find(root, "canvas");
-  const side = { id, parts, engines, ghost, file, canvas, run: /** @type {Run | null} */ (null), from: "", turn: 0, size: { width: 0, height: 0 } };
+  const side = { id, parts, engines, ghost, file, canvas, run: /** @type {Run | null} */ (null), from: "", turn: 0, wanted: new AbortController(), size: { width: 0, height: 0 } };
   const engine = () => engines?.value ?? "";
   parts.last.addEventListener("click", () => takeLast(side, engine()));
   file.addEventListener("change", () => file.files?.[0] && takeFile(side, file.files[0]));
@@ -77,21 +77,28 @@ function mountSide(id) {
   return side;
 }
 
+/** A newer choice for a side. @param {Side} side */
+function overtake(side) {
+  side.wanted.abort();
+  side.wanted = new AbortController();
+  side.turn += 1;
+  return side.turn;
+}
+
 /**
  * Fill a side; a later choice for it overtakes this one. What is there stays until something else has come.
- * @param {Side} side @param {string} from @param {() => Promise<Run>} get
+ * @param {Side} side @param {string | ((run: Run) => string)} from @param {(signal: AbortSignal) => Promise<Run>} get
  * @returns {Promise<Run | null>} null when it could not be had, or is not wanted any more
  */
 async function fill(side, from, get, busy = "Reading…") {
-  side.turn += 1;
-  const { turn } = side;
+  const turn = overtake(side);
   side.parts.error.textContent = "";
   side.parts.busy.textContent = busy;
   show();
   try {
-    const run = await get();
+    const run = await get(side.wanted.signal);
     if (side.turn !== turn) return null;
-    Object.assign(side, { run, from });
+    Object.assign(side, { run, from: typeof from === "string" ? from : from(run) });
     return run;
   } catch (error) {
     if (side.turn !== turn) return null;
@@ -107,7 +114,7 @@ async function fill(side, from, get, busy = "Reading…") {
 /** An engine's last run, looked at again until it is over. @param {Side} side @param {string} engine @returns {Promise<Run | null>} */
 async function takeLast(side, engine) {
   for (;;) {
-    const run = await fill(side, "last run", () => lastRun(engine));
+    const run = await fill(side, lastWords, (signal) => lastRun(engine, signal));
     if (!run || run.over || run.lost) return run;
     const { turn } = side;
     await new Promise((go) => setTimeout(go, AGAIN_MS));
@@ -123,20 +130,19 @@ function takeFile(side, file) {
 
 /** The other side gets the run as it was, this one what another mode would have made of it. @param {Side} side @param {string} engine @param {string} name */
 async function takeGhost(side, engine, name) {
-  side.turn += 1;
-  const { turn } = side;
+  const turn = overtake(side);
   side.run = null;
   side.parts.busy.textContent = "The ghost follows when the run is over.";
   const run = await takeLast(side === sides.a ? sides.b : sides.a, engine);
   if (side.turn !== turn) return;
   side.parts.busy.textContent = "";
   if (!run) show();
-  else await fill(side, "ghost", () => ghostPair(engine, turnedOver(name, run.config)), "Simulating…");
+  else await fill(side, "ghost", (signal) => ghostPair(engine, turnedOver(name, run.config), signal), "Simulating…");
 }
 
-/** A ghost, and the run as it was, foretold at the same pace: a real one had its hiccups, which no ghost has. @param {string} engine @param {Object<string, any>} settings */
-async function ghostPair(engine, settings) {
-  const [ghost, twin] = await Promise.all([ghostRun(engine, settings), ghostRun(engine, {})]);
+/** A ghost, and the run as it was, predicted at the same pace: a real one had its hiccups, which no ghost has. @param {string} engine @param {Object<string, any>} settings @param {AbortSignal} signal */
+async function ghostPair(engine, settings, signal) {
+  const [ghost, twin] = await Promise.all([ghostRun(engine, settings, signal), ghostRun(engine, {}, signal)]);
   if (startOf(twin) !== startOf(ghost)) throw new Unavailable("Another run began meanwhile; simulate again.");
   return Object.assign(ghost, { twin });
 }
@@ -147,8 +153,8 @@ function show() {
   const { a, b } = sides;
   const differing = a.run && b.run ? differences(a.run, b.run) : [];
   const numbers = { a: a.run && numbersOf(a.run), b: b.run && numbersOf(b.run) };
-  const fair = { ...numbers, ...foretold(a.run, b.run) };
-  for (const side of both) showSide(side, numbers[side.id], differing);
+  const fair = { ...numbers, ...predicted(a.run, b.run) };
+  for (const side of both) showSide(side, numbers[side.id], fair[side.id], differing);
   const why = !a.run || !b.run ? emptyWords() : obstacle(a.run, b.run);
   write(byId("verdict"), why ?? verdictWords(numbers, fair, differing));
   write(byId("how"), a.run && b.run && isBoth(numbers) && isBoth(fair) ? howWords(a.run, b.run, numbers, fair) : "");
@@ -173,11 +179,14 @@ function emptyWords() {
   return busy.at(-1) ?? "One side is empty: take a run for it.";
 }
 
-/** @param {Side} side @param {Numbers | null} numbers @param {string[]} differing */
-function showSide({ run, from, parts }, numbers, differing) {
+/**
+ * What stands large is the number that the verdict is about: of a run beside its ghost, the predicted one.
+ * @param {Side} side @param {Numbers | null} numbers @param {Numbers | null} fair @param {string[]} differing
+ */
+function showSide({ run, from, parts }, numbers, fair, differing) {
   parts.label.hidden = parts.from.hidden = !run;
   if (!run || !numbers) {
-    for (const name of ["mode", "moment"]) write(parts[name], "");
+    for (const name of ["mode", "moment", "groups"]) write(parts[name], "");
     for (const name of ["big", "rate", "ttft", "gap", "occupancy"]) write(parts[name], NONE);
     return;
   }
@@ -185,8 +194,9 @@ function showSide({ run, from, parts }, numbers, differing) {
   write(parts.label, run.hello.simulated ? "simulated" : run.gated ? "gated" : "measured");
   write(parts.from, run.turned.size ? `${from}; turned while it ran: ${[...run.turned].join(", ")}` : from);
   const figure = FIGURES[headline(differing)];
-  write(parts.big, figure.show(numbers));
-  write(parts["big-words"], figure.words);
+  write(parts.big, figure.show(fair ?? numbers));
+  write(parts["big-words"], fair === numbers ? figure.words : `${figure.words}, predicted; as it ran: ${figure.show(numbers)}`);
+  write(parts.groups, groupWords(run));
   write(parts.rate, `${rate(numbers.rate)} tok/s`);
   write(parts.ttft, duration(numbers.ttft));
   write(parts.gap, duration(numbers.gap));

@@ -130,20 +130,20 @@ function unlikeArrivals(a, b) {
 /**
  * "B (continuous) finished the same 24 requests in 0.52 of A’s time: 12.6 s instead of 24.3 s."
  * @param {Run} a @param {Run} b @param {{a: Numbers, b: Numbers}} numbers @param {string[]} differing
- * @param {boolean} foretold whether the numbers of both are predictions
+ * @param {boolean} predicted whether the numbers of both are predictions
  */
-export function verdict(a, b, numbers, differing, foretold = false) {
+export function verdict(a, b, numbers, differing, predicted = false) {
   const words = modeWords(b, differing);
   const name = words ? `B (${words})` : "B";
   const work = a.arrivals.length === 1 ? "the same request" : `the same ${count(a.arrivals.length)} requests`;
   const ratio = (numbers.b.makespan ?? 0) / (numbers.a.makespan ?? 0);
-  const times = `${seconds(numbers.b.makespan)} instead of ${seconds(numbers.a.makespan)}${foretold ? ", both foretold" : ""}`;
-  return `${name} ${endWords(ratio, work, times, foretold)}.${aside(headline(differing), numbers)}`;
+  const times = `${seconds(numbers.b.makespan)} instead of ${seconds(numbers.a.makespan)}${predicted ? ", both predicted" : ""}`;
+  return `${name} ${endWords(ratio, work, times, predicted)}.${aside(headline(differing), numbers)}`;
 }
 
-/** @param {number} ratio @param {string} work @param {string} times @param {boolean} foretold */
-function endWords(ratio, work, times, foretold) {
-  const [finished, took] = foretold ? ["would finish", "would take"] : ["finished", "took"];
+/** @param {number} ratio @param {string} work @param {string} times @param {boolean} predicted */
+function endWords(ratio, work, times, predicted) {
+  const [finished, took] = predicted ? ["would finish", "would take"] : ["finished", "took"];
   if (Math.abs(ratio - 1) < EQUAL) return `${finished} ${work} in A’s time, to within 1 %`;
   return ratio < 1 ? `${finished} ${work} in ${share(ratio)} of A’s time: ${times}` : `${took} ${share(ratio)} times as long as A for ${work}: ${times}`;
 }

@@ -1,7 +1,7 @@
 /**
  * A run, read from a recording: what came since the engine last had nothing to do. It begins with the request that
  * finds nobody there, as in engine/workload.py, and holds the steps, the requests and who was where at which moment.
- * Pure: it folds what it is given.
+ * Pure: it folds what it is given, never over a hole, and throws at what no engine says.
  *
  * @import {Event, FinishedEvent, Hello, History, Json, KeyEvent, RequestEvent, RequestFacts, State, Step} from "./types.js"
  *
@@ -23,7 +23,7 @@
  * @property {number} preemptions
  * @property {History} history
  * @property {Array<{at: number, running: number, waiting: number, finished: number}>} moments
- * @property {Run} [twin]       of a ghost: the run that took place, foretold at the ghost's pace
+ * @property {Run} [twin]       of a ghost: the run that took place, predicted at the ghost's pace
  *
  * @typedef {Run & {changes: Change[]}} Noted while it is read
  */
@@ -31,11 +31,16 @@
 import { createHistory, remember } from "./history.js";
 import { fold } from "./state.js";
 
+/** No engine has more; a picture of more would take for ever. */
+const MOST_SLOTS = 4096;
+const MOST_BLOCKS = 2 ** 22;
+
 /** Reads events one by one; `run()` is the last run so far, or null. */
 export function createRunReader() {
   let hello = /** @type {Hello | null} */ (null);
   let state = /** @type {State | null} */ (null);
   let run = /** @type {Noted | null} */ (null);
+  let seq = 0; // of the last event
 
   /** @param {Hello} hello @param {State} state @param {boolean} cut @returns {Noted} */
   function begin(hello, state, cut) {
@@ -46,8 +51,19 @@ export function createRunReader() {
   /** @param {Hello} event */
   function meet(event) {
     if (run && !run.over) run.lost = true;
+    const { num_blocks } = event.config;
+    if (!Number.isSafeInteger(num_blocks) || num_blocks > MOST_BLOCKS) throw new Error(`num_blocks ${num_blocks}`);
     hello = event;
+    seq = event.seq;
     state = fold(null, event);
+  }
+
+  /** What comes after a skipped number is known only from the next key on. @param {Event} event */
+  function noticeHole({ kind, seq: now }) {
+    const next = kind === "key" || (kind === "beat" && now === seq) ? seq : seq + 1;
+    if (now !== next && run && (kind !== "key" || !run.over)) run.lost = true;
+    if (now !== next && kind !== "key") state = null;
+    seq = now;
   }
 
   /** @param {Hello} hello @param {KeyEvent} event */
@@ -63,8 +79,12 @@ export function createRunReader() {
   return {
     /** @param {Event} event */
     take(event) {
-      if (event.kind === "hello") meet(event);
-      else if (event.kind === "key" && hello) join(hello, event);
+      if (/** @type {string} */ (event.kind) === "text") return; // it has no number
+      if (event.kind === "hello") return meet(event);
+      if (!hello || event.engine !== hello.engine || event.epoch !== hello.epoch) return; // another's
+      if (event.kind === "gap") seq = event.seq;
+      else noticeHole(event);
+      if (event.kind === "key") join(hello, event);
       else if (event.kind === "gap" || event.kind === "bye") {
         if (run && !run.over) run.lost = true;
       } else if (state && hello) {
@@ -88,8 +108,16 @@ function isIdle({ queues }) {
   return queues.running.length + queues.waiting.length === 0;
 }
 
+/** Throws where a picture would have no end. @param {Event} event @param {State} state */
+function check(event, { config }) {
+  const times = event.kind === "step" ? [event.start_us, event.accepted_us] : event.kind === "request" && event.event === "arrived" ? [event.arrival_us] : [];
+  if (!times.every(Number.isSafeInteger)) throw new Error(`no time: ${times}`);
+  if (!(config.max_num_seqs <= MOST_SLOTS)) throw new Error(`max_num_seqs ${config.max_num_seqs}`);
+}
+
 /** @param {Noted} run @param {Event} event @param {State} state @param {Status | undefined} was */
 function note(run, event, state, was) {
+  check(event, state);
   remember(run.history, event, state);
   if (event.kind === "step") {
     run.steps.push(/** @type {Step} */ (run.history.steps.get(run.history.last)));

@@ -7,20 +7,21 @@
 
 import { createRunReader } from "./duel_run.js";
 import { eachLine } from "./recording.js";
+import { SCHEMA_VERSION } from "./store.js";
 
 /** What cannot be had; the message says why. */
 export class Unavailable extends Error {}
 
 const GZIP = [0x1f, 0x8b];
 
-/** @param {string} engine "" for the only one @returns {Promise<Run>} */
-export async function lastRun(engine) {
-  return readResponse(await answer(`/api/recording${query(engine)}`), "No request has arrived yet. Send a burst, then take its run.");
+/** @param {string} engine "" for the only one @param {AbortSignal} signal @returns {Promise<Run>} */
+export async function lastRun(engine, signal) {
+  return readResponse(await answer(`/api/recording${query(engine)}`, { signal }), "No request has arrived yet. Send a burst, then take its run.");
 }
 
-/** @param {string} engine @param {Object<string, any>} settings @returns {Promise<Run>} */
-export async function ghostRun(engine, settings) {
-  const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(settings) };
+/** @param {string} engine @param {Object<string, any>} settings @param {AbortSignal} signal @returns {Promise<Run>} */
+export async function ghostRun(engine, settings, signal) {
+  const options = { signal, method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(settings) };
   return readResponse(await answer(`/api/ghost${query(engine)}`, options), "The simulation holds no request.");
 }
 
@@ -69,9 +70,14 @@ function readResponse(response, none) {
 /** @param {ReadableStream<Uint8Array<ArrayBuffer>>} bytes @param {boolean} packed @param {string} none */
 async function readRun(bytes, packed, none) {
   const reader = createRunReader();
+  const take = (/** @type {import("./types.js").Event} */ event) => {
+    if (event.kind === "hello" && event.v !== SCHEMA_VERSION) throw new Unavailable(`The recording’s schema version is ${event.v}; this page reads version ${SCHEMA_VERSION}. Open it with the Stepscope that made it.`);
+    reader.take(event);
+  };
   try {
-    await eachLine(packed ? bytes.pipeThrough(new DecompressionStream("gzip")) : bytes, (line) => reader.take(JSON.parse(line)));
-  } catch {
+    await eachLine(packed ? bytes.pipeThrough(new DecompressionStream("gzip")) : bytes, (line) => take(JSON.parse(line)));
+  } catch (error) {
+    if (error instanceof Unavailable) throw error;
     throw new Unavailable("This cannot be read as a recording: it is damaged, cut off, or something else.");
   }
   const run = reader.run();

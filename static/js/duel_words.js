@@ -9,7 +9,7 @@
 
 import { startOf } from "./duel_run.js";
 import { howRun, numbersOf, seconds, share } from "./duel_numbers.js";
-import { count, duration, milliseconds, NONE, percent, rate } from "./format.js";
+import { count, duration, milliseconds, NONE, percent, plural, rate } from "./format.js";
 
 /** What may stand large on a side. */
 /** @type {Record<"makespan" | "gap" | "ttft", {words: string, show: (n: Numbers) => string}>} */
@@ -39,25 +39,42 @@ const ROWS = [
 export function twin(numbers, fair, comparable) {
   const cell = (/** @type {Numbers | null} */ each, /** @type {(n: Numbers) => string} */ of) => (each ? of(each) : NONE);
   /** @type {Array<[string, Numbers | null]>} */
-  const every = [["A", numbers.a], ["A foretold", fair.a], ["B", numbers.b], ["B foretold", fair.b]];
+  const every = [["A", numbers.a], ["A predicted", fair.a], ["B", numbers.b], ["B predicted", fair.b]];
   const columns = every.filter(([name, each]) => name.length === 1 || ![numbers.a, numbers.b].includes(each));
   const ratio = (/** @type {keyof Numbers | undefined} */ name) => {
     const [a, b] = name ? [fair.a?.[name], fair.b?.[name] ?? null] : [null, null];
     return comparable && a && b !== null ? share(b / a) : NONE;
   };
   return {
-    columns: ["", ...columns.map(([name]) => name), columns.length > 2 ? "B in parts of A, like with like" : "B in parts of A"],
+    columns: ["", ...columns.map(([name]) => name), columns.length > 2 ? "B ÷ A, like with like" : "B ÷ A"],
     rows: ROWS.map(([words, of, name]) => ({ cells: [words, ...columns.map(([, each]) => cell(each, of)), ratio(name)] })),
   };
 }
 
 /**
- * The numbers of a run that took place, as they are foretold beside its ghost.
+ * The numbers of a run that took place, as they are predicted beside its ghost.
  * @param {Run | null} a @param {Run | null} b @returns {Partial<Both>}
  */
-export function foretold(a, b) {
+export function predicted(a, b) {
   if (b?.twin && isGhostOf(b, a)) return { a: numbersOf(b.twin) };
   return a?.twin && isGhostOf(a, b) ? { b: numbersOf(a.twin) } : {};
+}
+
+/** "last run: 4 requests, 05:17": whether it is the run one means. @param {Run} run */
+export function lastWords(run) {
+  if (run.cut) return "last run";
+  const began = new Date((startOf(run) + run.hello.clock_unix_us) / 1000);
+  const clock = [began.getHours(), began.getMinutes()].map((n) => String(n).padStart(2, "0")).join(":");
+  return `last run: ${plural(run.arrivals.length, "request")}, ${clock}`;
+}
+
+/** Why the groups of static batching leave slots empty while somebody waits; "" when they do not. @param {Run} run */
+export function groupWords({ config, steps }) {
+  if (config.batching !== "static") return "";
+  const largest = Math.max(0, ...steps.map(({ rows, skipped }) => rows.length + skipped.length));
+  const short = steps.some(({ waiting }) => waiting.some(({ code }) => code === "blocks_short"));
+  if (!short || largest >= config.max_num_seqs) return "";
+  return `Groups of ${largest} in ${plural(config.max_num_seqs, "slot")}: each request is given the blocks of its longest possible answer, and the ${plural(config.num_blocks, "block")} hold no more.`;
 }
 
 /** How both came about, and what in it is not the mode's doing. @param {Run} a @param {Run} b @param {{a: Numbers, b: Numbers}} numbers @param {{a: Numbers, b: Numbers}} fair */
@@ -68,8 +85,8 @@ export function howWords(a, b, numbers, fair) {
   const [ghost, real] = isVirtual(a) ? ["A", "B"] : ["B", "A"];
   if (!isGhostOf(a, b) && !isGhostOf(b, a)) return `${ghost} is simulated, in virtual time; ${real} took place. Aligned at t = 0.`;
   const [then, was] = [fair, numbers].map((each) => (real === "A" ? each.a : each.b));
-  const alike = then === was ? "" : ` To compare like with like, ${real} is foretold too: ${seconds(then.makespan)}, where it took ${seconds(was.makespan)}.`;
-  return `${ghost} is a ghost: ${real}’s arrivals, replayed in virtual time. Its schedule is exact; the length of its steps is foretold from the engine’s own.${alike} Aligned at t = 0.`;
+  const alike = then === was ? "" : ` To compare like with like, ${real} is predicted too: ${seconds(then.makespan)}, where it took ${seconds(was.makespan)}.`;
+  return `${ghost} is a ghost: ${real}’s arrivals, replayed in virtual time. Its schedule is exact; the length of its steps is predicted from the engine’s own.${alike} Aligned at t = 0.`;
 }
 
 /** @param {{a: Numbers, b: Numbers}} numbers */

@@ -37,16 +37,24 @@ export async function readRecording(engine, segment) {
   }
 }
 
-/** @param {ReadableStream<Uint8Array>} bytes @param {(line: string) => void} take */
+/** Longer than any event; without an end to it a small file of zeros, unpacked, would fill the memory. */
+const LONGEST_LINE = 32 * 2 ** 20;
+
+/** Throws when a line does not end. @param {ReadableStream<Uint8Array>} bytes @param {(line: string) => void} take */
 export async function eachLine(bytes, take) {
   const reader = bytes.getReader();
   const decoder = new TextDecoder();
   let rest = "";
   for (;;) {
     const { done, value } = await reader.read();
-    const lines = (rest + decoder.decode(value, { stream: !done })).split("\n");
-    rest = done ? "" : (lines.pop() ?? "");
-    for (const line of lines) if (line) take(line);
+    const text = decoder.decode(value, { stream: !done });
+    rest += text;
+    if (done || text.includes("\n")) {
+      const lines = rest.split("\n");
+      rest = done ? "" : (lines.pop() ?? "");
+      for (const line of lines) if (line) take(line);
+    }
+    if (rest.length > LONGEST_LINE) throw new Error("a line is too long");
     if (done) return;
     await new Promise((go) => setTimeout(go)); // let the page draw in between
   }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ pytestmark = pytest.mark.browser
 
 READY = "window.duel && duel.ready()"
 HTMX = {"HX-Request": "true"}
+LAST_OF_EIGHT = re.compile(r"^last run: 8 requests, \d\d:\d\d$")
 
 
 @pytest.fixture
@@ -153,6 +156,71 @@ def test_a_file_that_is_no_recording_is_refused_and_the_side_stays(duel: Page) -
         expect(part(duel, "a", "mode")).to_have_text("static")
 
 
+def doctored(change: Callable[[list[Any]], Any]) -> dict[str, Any]:
+    """A recording of two requests that somebody has changed, as a file."""
+    recorder = Recorder()
+    for prompt in ("one", "other"):
+        recorder.at(0, prompt, 5)
+    run = recorder.recording()
+    events = [run.hello, *map(as_json, run.events)]
+    change(events)
+    lines = "".join(json.dumps(event).replace("Infinity", "1e999") + "\n" for event in events)
+    return {"name": "x.jsonl", "mimeType": "text/plain", "buffer": lines.encode()}
+
+
+def steps(events: list[Any]) -> list[Any]:
+    return [event for event in events if event["kind"] == "step"]
+
+
+def configs(events: list[Any]) -> list[Any]:
+    return [event.get("state", event)["config"] for event in events if event["kind"] in ("hello", "key")]
+
+
+def test_what_would_freeze_the_page_or_is_of_another_version_is_refused(duel: Page) -> None:
+    changes: dict[str, Callable[[list[Any]], Any]] = {
+        "damaged": lambda events: steps(events)[-1].update(accepted_us=float("inf")),
+        "damaged, cut off": lambda events: [config.update(max_num_seqs=10**9) for config in configs(events)],
+        "is damaged": lambda events: events[0]["config"].update(num_blocks=10**9),
+        "schema version is 2": lambda events: events[0].update(v=2),
+    }
+    for words, change in changes.items():
+        part(duel, "a", "file").set_input_files(doctored(change))
+        expect(part(duel, "a", "error")).to_contain_text(words)
+        expect(part(duel, "a", "from")).to_have_text("demo")
+
+
+def test_a_recording_with_a_hole_is_not_judged_and_anothers_events_are_passed_over(duel: Page) -> None:
+    def drop(events: list[Any]) -> None:
+        events.remove(steps(events)[2])
+
+    def mix(events: list[Any]) -> None:
+        events.insert(events.index(steps(events)[2]), {**steps(events)[1], "epoch": "another"})
+
+    for change, words in ((drop, "Events of A are missing"), (mix, "A had 2 requests")):
+        part(duel, "a", "file").set_input_files(doctored(change))
+        expect(duel.locator("#verdict")).to_contain_text(words)
+
+
+def test_a_line_without_end_is_not_read_to_its_end(duel: Page) -> None:
+    read = """async () => {
+      const { eachLine } = await import("/static/js/recording.js");
+      let pieces = 0;
+      const zeros = new Uint8Array(2 ** 20);
+      const bytes = new ReadableStream({ pull: (to) => (pieces++ < 500 ? to.enqueue(zeros) : to.close()) });
+      return eachLine(bytes, () => {}).then(() => "read", () => pieces);
+    }"""
+    assert 32 < duel.evaluate(read) < 40
+
+
+def test_a_static_side_says_why_its_groups_are_small(duel: Page, tmp_path: Path) -> None:
+    recorder = Recorder(batching="static", num_blocks=16, max_num_seqs=4, watermark=0.0)
+    for index in range(6):
+        recorder.at(0, f"prompt {index}", 80)
+    part(duel, "a", "file").set_input_files(saved(recorder.recording(), tmp_path / "static.jsonl.gz"))
+    expect(part(duel, "a", "groups")).to_contain_text("in 4 slots: each request is given the blocks")
+    expect(part(duel, "b", "groups")).to_be_empty()
+
+
 # -- what may be said --------------------------------------------------------------------------------------------
 
 
@@ -203,7 +271,7 @@ def test_two_runs_taken_in_turn_are_said_to_be(duel: Page, served: Served) -> No
     for side, batching in (("a", "continuous"), ("b", "static")):
         burst(served, batching=batching, max_num_seqs=2)
         part(duel, side, "last").click()
-        expect(part(duel, side, "from")).to_have_text("last run")
+        expect(part(duel, side, "from")).to_have_text(LAST_OF_EIGHT)
     modes = [part(duel, side, "mode").text_content() for side in "ab"]
     assert modes == ["continuous", "static"]
     expect(duel.locator("#how")).to_contain_text("Run in turn on one machine, aligned at t = 0.")
@@ -233,12 +301,14 @@ def test_the_knobs_lead_to_the_last_run_beside_its_ghost(open_page: OpenPage, se
     wait_for(page, READY, timeout_s=60)
     expect(part(page, "b", "from")).to_have_text("ghost")
     expect(part(page, "b", "label")).to_have_text("simulated")
-    expect(part(page, "a", "from")).to_have_text("last run")
+    expect(part(page, "a", "from")).to_have_text(LAST_OF_EIGHT)
     expect(page.locator("#verdict")).to_contain_text("B (static) would ")
     expect(page.locator("#how")).to_contain_text("B is a ghost: A’s arrivals, replayed in virtual time.")
-    expect(page.locator("#how")).to_contain_text("To compare like with like, A is foretold too")
+    expect(page.locator("#how")).to_contain_text("To compare like with like, A is predicted too")
     head = page.locator("#numbers thead th").all_text_contents()
-    assert head == ["", "A", "A foretold", "B", "B in parts of A, like with like"]
+    assert head == ["", "A", "A predicted", "B", "B ÷ A, like with like"]
+    assert f"instead of {part(page, 'a', 'big').text_content()}" in page.text_content("#verdict")  # type: ignore[operator]
+    expect(part(page, "a", "big-words")).to_contain_text("predicted; as it ran: ")
 
 
 def test_a_ghost_that_cannot_be_is_refused_in_words(open_page: OpenPage, served: Served, faults: list[str]) -> None:
