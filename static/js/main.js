@@ -5,7 +5,7 @@
  */
 
 import { createAxis } from "./axis.js";
-import { createCompare } from "./compare.js";
+import { createStepPair } from "./step_pair.js";
 import { exportRecording, mountControls, moveGate, say, setMark } from "./controls.js";
 import { byId, find as findElement } from "./dom.js";
 import { mountEmbed } from "./embed.js";
@@ -105,7 +105,7 @@ const page = {
   /** The view was moved by hand: it stays where it is until LIVE. */
   onPan: () => travel.panned(),
   goLive,
-  compare: createCompare({ selection, view, loop }),
+  compare: createStepPair({ selection, view, loop }),
 };
 
 const travel = createTravel({ store, selection, axis, loop, plot: slotsPlot });

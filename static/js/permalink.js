@@ -74,7 +74,7 @@ function whole(text) {
 
 /**
  * Keep the address up to date, and go where it points when it is opened or changed.
- * @param {{loop: Loop, selection: Selection, axis: Axis, compare: import("./compare.js").Compare, travel: import("./travel.js").Travel,
+ * @param {{loop: Loop, selection: Selection, axis: Axis, compare: import("./step_pair.js").StepPair, travel: import("./travel.js").Travel,
  *   view: () => View, say: (text: string) => void, goLive: () => void, showGaps: () => void}} page
  */
 export function mountPermalink({ loop, selection, axis, compare, travel, view, say, goLive, showGaps }) {

@@ -258,7 +258,7 @@
  * @property {number} lanesBelow    of the timeline, out of sight
  * @property {() => void} onPan     the axis was moved by hand
  * @property {() => void} goLive
- * @property {import("./compare.js").Compare} compare
+ * @property {import("./step_pair.js").StepPair} compare
  * @property {import("./panels/self.js").Watch} watch
  * @property {ReturnType<typeof import("./texts.js").createTexts> | null} texts of answers, that this viewer may read
  * @property {{view: "requests" | "gaps", show: (view: "requests" | "gaps") => void} | null} latency once it is mounted; see later.js

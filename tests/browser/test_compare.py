@@ -23,13 +23,13 @@ from tests.engine.recorded import Recorder
 
 pytestmark = pytest.mark.browser
 
-READY = "window.duel && duel.ready()"
+READY = "window.compare && compare.ready()"
 HTMX = {"HX-Request": "true"}
 LAST_OF_EIGHT = re.compile(r"^last run: 8 requests, \d\d:\d\d$")
 
 
 @pytest.fixture
-def duel(open_page: OpenPage, served: Served) -> Page:
+def compare(open_page: OpenPage, served: Served) -> Page:
     """The page as it opens, its demo read."""
     page = open_page(f"{served.url}/compare", ready=False)
     wait_for(page, READY)
@@ -52,25 +52,25 @@ def as_json(event: Any) -> Any:
 # -- what one sees at once ---------------------------------------------------------------------------------------
 
 
-def test_the_demo_says_at_once_which_mode_was_faster(duel: Page) -> None:
-    expect(duel.locator("#verdict")).to_have_text(
+def test_the_demo_says_at_once_which_mode_was_faster(compare: Page) -> None:
+    expect(compare.locator("#verdict")).to_have_text(
         "B (continuous) finished the same 24 requests in 0.46 of A’s time: 7.52 s instead of 16.4 s."
     )
     for side, mode in (("a", "static"), ("b", "continuous")):
-        expect(part(duel, side, "mode")).to_have_text(mode)
-        expect(part(duel, side, "label")).to_have_text("simulated")
+        expect(part(compare, side, "mode")).to_have_text(mode)
+        expect(part(compare, side, "label")).to_have_text("simulated")
 
 
-def test_arrow_keys_move_one_moment_over_both_sides(duel: Page) -> None:
-    expect(part(duel, "b", "moment")).to_have_text("0 running, 0 waiting, 24 of 24 finished")
+def test_arrow_keys_move_one_moment_over_both_sides(compare: Page) -> None:
+    expect(part(compare, "b", "moment")).to_have_text("0 running, 0 waiting, 24 of 24 finished")
     for _ in range(5):
-        duel.keyboard.press("Shift+ArrowLeft")
-    expect(duel.locator("#at")).to_have_text("4.10 s")
-    expect(part(duel, "a", "moment")).to_have_text("1 running, 16 waiting, 7 of 24 finished")
-    lefts = {part(duel, side, "cursor").bounding_box()["x"] for side in "ab"}
+        compare.keyboard.press("Shift+ArrowLeft")
+    expect(compare.locator("#at")).to_have_text("4.10 s")
+    expect(part(compare, "a", "moment")).to_have_text("1 running, 16 waiting, 7 of 24 finished")
+    lefts = {part(compare, side, "cursor").bounding_box()["x"] for side in "ab"}
     assert len(lefts) == 1
-    duel.check("input[value=steps]")
-    expect(duel.locator("#at")).to_have_text("step 96")
+    compare.check("input[value=steps]")
+    expect(compare.locator("#at")).to_have_text("step 96")
 
 
 @pytest.mark.parametrize("scheme", ["dark", "light"])
@@ -121,17 +121,17 @@ def busy_run() -> Recording:
     return recorder.recording()
 
 
-def test_the_numbers_are_those_of_the_engines_own_summary(duel: Page, tmp_path: Path) -> None:
+def test_the_numbers_are_those_of_the_engines_own_summary(compare: Page, tmp_path: Path) -> None:
     run = busy_run()
-    part(duel, "a", "file").set_input_files(saved(run, tmp_path / "run.jsonl.gz"))
-    expect(part(duel, "a", "from")).to_contain_text("turned while it ran: max_num_seqs")
+    part(compare, "a", "file").set_input_files(saved(run, tmp_path / "run.jsonl.gz"))
+    expect(part(compare, "a", "from")).to_contain_text("turned while it ran: max_num_seqs")
     expected = summary_numbers(run)
     assert expected["preemptions"] > 0 < expected["cached"]
-    found = duel.evaluate("duel.numbers().a")
+    found = compare.evaluate("compare.numbers().a")
     assert {name: found[name] for name in expected} == expected
 
 
-def test_a_recording_of_several_runs_gives_its_last(duel: Page, tmp_path: Path) -> None:
+def test_a_recording_of_several_runs_gives_its_last(compare: Page, tmp_path: Path) -> None:
     recorder = Recorder()
     recorder.at(0, "first", 9)
     for index in range(3):
@@ -142,18 +142,18 @@ def test_a_recording_of_several_runs_gives_its_last(duel: Page, tmp_path: Path) 
       data.items.add(new File([new Uint8Array(bytes)], name));
       document.querySelector("#side-b").dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true }));
     }"""
-    duel.evaluate(drop, [path.name, list(path.read_bytes())])
-    expect(part(duel, "b", "from")).to_have_text("runs.jsonl.gz")
-    numbers = duel.evaluate("duel.numbers().b")
+    compare.evaluate(drop, [path.name, list(path.read_bytes())])
+    expect(part(compare, "b", "from")).to_have_text("runs.jsonl.gz")
+    numbers = compare.evaluate("compare.numbers().b")
     assert (numbers["requests"], numbers["outputTokens"]) == (3, 15)
-    expect(duel.locator("#verdict")).to_have_text("A had 24 requests, B 3, so the two are not compared.")
+    expect(compare.locator("#verdict")).to_have_text("A had 24 requests, B 3, so the two are not compared.")
 
 
-def test_a_file_that_is_no_recording_is_refused_and_the_side_stays(duel: Page) -> None:
+def test_a_file_that_is_no_recording_is_refused_and_the_side_stays(compare: Page) -> None:
     for content in (b"\x1f\x8bnot gzip", b"no recording\n", b'{"kind": "step"}\n', b""):
-        part(duel, "a", "file").set_input_files({"name": "x.jsonl", "mimeType": "text/plain", "buffer": content})
-        expect(part(duel, "a", "error")).not_to_be_empty()
-        expect(part(duel, "a", "mode")).to_have_text("static")
+        part(compare, "a", "file").set_input_files({"name": "x.jsonl", "mimeType": "text/plain", "buffer": content})
+        expect(part(compare, "a", "error")).not_to_be_empty()
+        expect(part(compare, "a", "mode")).to_have_text("static")
 
 
 def doctored(change: Callable[[list[Any]], Any]) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def configs(events: list[Any]) -> list[Any]:
     return [event.get("state", event)["config"] for event in events if event["kind"] in ("hello", "key")]
 
 
-def test_what_would_freeze_the_page_or_is_of_another_version_is_refused(duel: Page) -> None:
+def test_what_would_freeze_the_page_or_is_of_another_version_is_refused(compare: Page) -> None:
     changes: dict[str, Callable[[list[Any]], Any]] = {
         "damaged": lambda events: steps(events)[-1].update(accepted_us=float("inf")),
         "damaged, cut off": lambda events: [config.update(max_num_seqs=10**9) for config in configs(events)],
@@ -184,12 +184,12 @@ def test_what_would_freeze_the_page_or_is_of_another_version_is_refused(duel: Pa
         "schema version is 2": lambda events: events[0].update(v=2),
     }
     for words, change in changes.items():
-        part(duel, "a", "file").set_input_files(doctored(change))
-        expect(part(duel, "a", "error")).to_contain_text(words)
-        expect(part(duel, "a", "from")).to_have_text("demo")
+        part(compare, "a", "file").set_input_files(doctored(change))
+        expect(part(compare, "a", "error")).to_contain_text(words)
+        expect(part(compare, "a", "from")).to_have_text("demo")
 
 
-def test_a_recording_with_a_hole_is_not_judged_and_anothers_events_are_passed_over(duel: Page) -> None:
+def test_a_recording_with_a_hole_is_not_judged_and_anothers_events_are_passed_over(compare: Page) -> None:
     def drop(events: list[Any]) -> None:
         events.remove(steps(events)[2])
 
@@ -197,11 +197,11 @@ def test_a_recording_with_a_hole_is_not_judged_and_anothers_events_are_passed_ov
         events.insert(events.index(steps(events)[2]), {**steps(events)[1], "epoch": "another"})
 
     for change, words in ((drop, "Events of A are missing"), (mix, "A had 2 requests")):
-        part(duel, "a", "file").set_input_files(doctored(change))
-        expect(duel.locator("#verdict")).to_contain_text(words)
+        part(compare, "a", "file").set_input_files(doctored(change))
+        expect(compare.locator("#verdict")).to_contain_text(words)
 
 
-def test_a_line_without_end_is_not_read_to_its_end(duel: Page) -> None:
+def test_a_line_without_end_is_not_read_to_its_end(compare: Page) -> None:
     read = """async () => {
       const { eachLine } = await import("/static/js/recording.js");
       let pieces = 0;
@@ -209,16 +209,16 @@ def test_a_line_without_end_is_not_read_to_its_end(duel: Page) -> None:
       const bytes = new ReadableStream({ pull: (to) => (pieces++ < 500 ? to.enqueue(zeros) : to.close()) });
       return eachLine(bytes, () => {}).then(() => "read", () => pieces);
     }"""
-    assert 32 < duel.evaluate(read) < 40
+    assert 32 < compare.evaluate(read) < 40
 
 
-def test_a_static_side_says_why_its_groups_are_small(duel: Page, tmp_path: Path) -> None:
+def test_a_static_side_says_why_its_groups_are_small(compare: Page, tmp_path: Path) -> None:
     recorder = Recorder(batching="static", num_blocks=16, max_num_seqs=4, watermark=0.0)
     for index in range(6):
         recorder.at(0, f"prompt {index}", 80)
-    part(duel, "a", "file").set_input_files(saved(recorder.recording(), tmp_path / "static.jsonl.gz"))
-    expect(part(duel, "a", "groups")).to_contain_text("in 4 slots: each request is given the blocks")
-    expect(part(duel, "b", "groups")).to_be_empty()
+    part(compare, "a", "file").set_input_files(saved(recorder.recording(), tmp_path / "static.jsonl.gz"))
+    expect(part(compare, "a", "groups")).to_contain_text("in 4 slots: each request is given the blocks")
+    expect(part(compare, "b", "groups")).to_be_empty()
 
 
 # -- what may be said --------------------------------------------------------------------------------------------
@@ -236,12 +236,12 @@ OBSTACLES = {
 }
 
 
-def test_a_difference_is_stated_only_of_the_same_work(duel: Page) -> None:
+def test_a_difference_is_stated_only_of_the_same_work(compare: Page) -> None:
     changes = ", ".join(f"(a, b) => {{ {change}; }}" for change in OBSTACLES)
-    said = duel.evaluate(
+    said = compare.evaluate(
         f"""async () => {{
-          const {{ demoRun }} = await import("/static/js/duel_sources.js");
-          const {{ obstacle }} = await import("/static/js/duel_numbers.js");
+          const {{ demoRun }} = await import("/static/js/compare_sources.js");
+          const {{ obstacle }} = await import("/static/js/compare_numbers.js");
           const said = [];
           for (const change of [() => {{}}, {changes}]) {{
             const [a, b] = await Promise.all([demoRun("static"), demoRun("continuous")]);
@@ -266,30 +266,30 @@ def burst(served: Served, **config: Any) -> None:
     until(lambda: not any(served.state()["queues"].values()), "the end of all requests")
 
 
-def test_two_runs_taken_in_turn_are_said_to_be(duel: Page, served: Served) -> None:
+def test_two_runs_taken_in_turn_are_said_to_be(compare: Page, served: Served) -> None:
     quiet(served)
     for side, batching in (("a", "continuous"), ("b", "static")):
         burst(served, batching=batching, max_num_seqs=2)
-        part(duel, side, "last").click()
-        expect(part(duel, side, "from")).to_have_text(LAST_OF_EIGHT)
-    modes = [part(duel, side, "mode").text_content() for side in "ab"]
+        part(compare, side, "last").click()
+        expect(part(compare, side, "from")).to_have_text(LAST_OF_EIGHT)
+    modes = [part(compare, side, "mode").text_content() for side in "ab"]
     assert modes == ["continuous", "static"]
-    expect(duel.locator("#how")).to_contain_text("Run in turn on one machine, aligned at t = 0.")
-    assert duel.evaluate("Object.values(duel.numbers()).map(({ finished }) => finished)") == [8, 8]
+    expect(compare.locator("#how")).to_contain_text("Run in turn on one machine, aligned at t = 0.")
+    assert compare.evaluate("Object.values(compare.numbers()).map(({ finished }) => finished)") == [8, 8]
 
 
-def test_a_run_that_goes_on_is_looked_at_until_it_is_over(duel: Page, served: Served) -> None:
+def test_a_run_that_goes_on_is_looked_at_until_it_is_over(compare: Page, served: Served) -> None:
     quiet(served)
     gate = lambda **action: served.client.post("/api/gate", json=action).raise_for_status()  # noqa: E731
     gate(action="pause")
     served.client.post("/prompts", data={"prompt": "On and on", "max_tokens": "9"}, headers=HTMX).raise_for_status()
     gate(action="step", steps=3)
     until(lambda: served.state()["queues"]["running"], "a running request")
-    part(duel, "a", "last").click()
-    expect(duel.locator("#verdict")).to_have_text("A still runs: 0 of 1 requests have finished.")
+    part(compare, "a", "last").click()
+    expect(compare.locator("#verdict")).to_have_text("A still runs: 0 of 1 requests have finished.")
     gate(action="run")
-    expect(duel.locator("#verdict")).to_contain_text("A was paused or stepped by hand")
-    expect(part(duel, "a", "label")).to_have_text("simulated")
+    expect(compare.locator("#verdict")).to_contain_text("A was paused or stepped by hand")
+    expect(part(compare, "a", "label")).to_have_text("simulated")
 
 
 def test_the_knobs_lead_to_the_last_run_beside_its_ghost(open_page: OpenPage, served: Served) -> None:

@@ -3,11 +3,11 @@
  * step is marked, and says what to do when none is.
  *
  * @import {History, Page} from "../types.js"
- * @import {Noted} from "../diff.js"
+ * @import {Noted} from "../step_diff.js"
  */
 
-import { stepB } from "../compare.js";
-import { diffRows } from "../diff.js";
+import { stepB } from "../step_pair.js";
+import { diffRows } from "../step_diff.js";
 import { byId, find, write } from "../dom.js";
 import { count } from "../format.js";
 import { stepNumber } from "../history.js";

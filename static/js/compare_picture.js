@@ -5,13 +5,13 @@
  *
  * @import {Canvas, Palette, Size} from "./types.js"
  *
- * @typedef {import("./duel_run.js").Run} Run
+ * @typedef {import("./compare_run.js").Run} Run
  * @typedef {Array<{from: number, to: number}>} Spans from where to where each step reaches
  * @typedef {ReturnType<typeof linesOf>} Lines
  * @typedef {{unit: "time" | "steps", span: number, slots: number}} Axis `span` in microseconds or steps
  */
 
-import { startOf } from "./duel_run.js";
+import { startOf } from "./compare_run.js";
 import { count } from "./format.js";
 import { endCap, hollow } from "./marks.js";
 import { notch } from "./panels/slots.js";

@@ -1,14 +1,14 @@
 /**
  * What the page writes of two runs beside the verdict: each side's figure, the table, and how both came about. Pure.
  *
- * @import {Run} from "./duel_run.js"
- * @import {Numbers} from "./duel_numbers.js"
+ * @import {Run} from "./compare_run.js"
+ * @import {Numbers} from "./compare_numbers.js"
  *
  * @typedef {{a: Numbers | null, b: Numbers | null}} Both
  */
 
-import { startOf } from "./duel_run.js";
-import { howRun, numbersOf, seconds, share } from "./duel_numbers.js";
+import { startOf } from "./compare_run.js";
+import { howRun, numbersOf, seconds, share } from "./compare_numbers.js";
 import { count, duration, milliseconds, NONE, percent, plural, rate } from "./format.js";
 
 /** What may stand large on a side. */

@@ -2,10 +2,10 @@
  * Where a side comes from: an engine's last run, a recording from disk, the demo, or a ghost that the server simulates.
  * Each ends in a run, or in an error whose message is for the person.
  *
- * @typedef {import("./duel_run.js").Run} Run
+ * @typedef {import("./compare_run.js").Run} Run
  */
 
-import { createRunReader } from "./duel_run.js";
+import { createRunReader } from "./compare_run.js";
 import { eachLine } from "./recording.js";
 import { SCHEMA_VERSION } from "./store.js";
 

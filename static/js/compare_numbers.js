@@ -3,13 +3,13 @@
  *
  * @import {Step} from "./types.js"
  *
- * @typedef {import("./duel_run.js").Run} Run
+ * @typedef {import("./compare_run.js").Run} Run
  * @typedef {ReturnType<typeof numbersOf>} Numbers
  */
 
 import { count, duration, plural } from "./format.js";
 import { percentile, samplesOf } from "./metrics.js";
-import { startOf } from "./duel_run.js";
+import { startOf } from "./compare_run.js";
 
 /** @param {Run} run */
 export function numbersOf(run) {
