@@ -266,8 +266,9 @@ def test_gaps_that_are_remembered_are_bounded(page: Page) -> None:
 def test_only_gated_requests_of_the_window_are_said_to_be_left_out(page: Page) -> None:
     script = """(async () => {
       const { WINDOW, windowOf } = await import("/static/js/latency_window.js");
-      const sample = (gated_us) => ({ id: "R", timings: { ttft_us: 1, tpot_us: 1, e2e_us: 1, gated_us } });
+      const timings = { ttft_us: 1, tpot_us: 1, e2e_us: 1 };
+      const sample = (gated_us) => ({ id: "R", at: 1, epoch: "E", timings: { ...timings, gated_us } });
       const finished = [...new Array(9).fill(sample(1)), ...new Array(WINDOW - 1).fill(sample(0)), sample(1)];
-      return m.windowWords(windowOf({ finished }, Infinity), "");
+      return m.windowWords(windowOf({ finished, epoch: "E", epochs: [] }, Infinity), "");
     })()"""
     assert "1 gated left out." in call(page, "panels/latency", f"await {script}")

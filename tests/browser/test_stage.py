@@ -184,6 +184,8 @@ def test_presenter_mode_is_large_fits_the_screen_and_is_in_the_address(stage: Pa
     assert shown == ["prompts", "slots", "timeline", "kv"]
     stage.reload()
     wait_for(stage, "window.stepscope && stepscope.kvCells().length > 9")
+    wait_for(stage, "stepscope.pending().length === 0")
+    frames(stage)  # what was mounted last has moved what is around it
     assert stage.evaluate("document.documentElement.dataset.presenter") == ""
     cell = stage.evaluate("stepscope.kvCells()[9]")
     stage.locator("#panel-kv canvas").click(position={"x": cell["x"] + 5, "y": cell["y"] + 5})
