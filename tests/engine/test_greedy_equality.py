@@ -2,9 +2,9 @@
 
 Twenty prompts of 64 tokens each: alone; eight at a time under several budgets, with the prefix cache off, cold and
 warm; and in a pool so small that requests are preempted and recomputed. All of it in `make soak`; here ten of those
-alone, and the first 20 tokens under each budget. A token may differ only where transformers' own two best logits are less than 1e-3 apart, which is what
-rounding in another order can turn round; the test says so, stops comparing that prompt there, and fails if it happens
-more than twice in all.
+alone, and the first 20 tokens under each budget. A token may differ only where transformers' own two best logits are
+less than 1e-3 apart, which is what rounding in another order can turn round; the test says so, stops comparing that
+prompt there, and fails if it happens more than twice in all.
 
 A43 is held to this in float32, which is what `--dtype auto` means; README says that other dtypes do not promise it.
 """
