@@ -161,10 +161,10 @@ def test_min_p_ends_at_the_very_number_where_torch_ends():
     for temperature, min_p in ((0.7, 0.3), (1.9, 0.011)):
         edge = torch.tensor(2.0 + temperature * math.log(min_p), dtype=torch.float32)
         steps = edge.view(torch.int32) + torch.arange(-7, 8, dtype=torch.int32)
-        rows += 64 * [torch.cat([torch.tensor([2.0]), steps.view(torch.float32), torch.full((5,), -20.0)])]
+        rows += 24 * [torch.cat([torch.tensor([2.0]), steps.view(torch.float32), torch.full((5,), -20.0)])]
         for top_k in (0, 18):  # of the last five two are left, and then ruled out
             params = SamplingParams(temperature=temperature, min_p=min_p, top_k=top_k)
-            draws += [Draw(params, seed, 0) for seed in range(32)]
+            draws += [Draw(params, seed, 0) for seed in range(12)]
     check(torch.stack(rows), draws)
 
 
