@@ -84,3 +84,13 @@ def page(open_page: OpenPage, served: Served) -> Page:
     """The page of the module's server, ready, and nothing running yet."""
     quiet(served)
     return open_page(served.url)
+
+
+@pytest.fixture(scope="module")
+def still(browser: Browser, served: Served) -> Iterator[Page]:
+    """A page for tests that only call its functions, and leave it as it is."""
+    opened = browser.new_page()
+    opened.goto(served.url)
+    wait_for(opened, "window.stepscope && stepscope.state() !== null")
+    yield opened
+    opened.close()

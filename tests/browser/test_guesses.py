@@ -30,13 +30,13 @@ pytestmark = pytest.mark.browser
     ],
 )
 def test_accepted_guesses_are_cut_out_of_a_piece_of_text(
-    page: Page, text: str, offset: int, runs: list[list[int]], parts: list[str]
+    still: Page, text: str, offset: int, runs: list[list[int]], parts: list[str]
 ) -> None:
     named = "({ text, token, of }) => text + (token === undefined ? '' : ` ${token}/${of}`)"
-    assert call(page, "guesses", f"m.pieces({json.dumps(text)}, {offset}, {runs}).map({named})") == parts
+    assert call(still, "guesses", f"m.pieces({json.dumps(text)}, {offset}, {runs}).map({named})") == parts
 
 
-def test_marked_text_is_the_same_however_it_came(page: Page) -> None:
+def test_marked_text_is_the_same_however_it_came(still: Page) -> None:
     script = """(async () => {
       const { append } = await import("/static/js/guesses.js");
       const texts = m.createTexts();
@@ -52,19 +52,19 @@ def test_marked_text_is_the_same_however_it_came(page: Page) -> None:
       const grown = put(7, " & <b>", [[8, 1]]);
       return [grown, put(0, "one two & <b>", [[4, 1, 3], [8, 1]])];
     })()"""
-    grown, whole = call(page, "texts", f"await {script}")
+    grown, whole = call(still, "texts", f"await {script}")
     assert whole == "one <u>t</u><u>wo </u><u>&amp;</u> &lt;b&gt;"
     assert grown == "one <u>t</u><u>wo</u><u> </u><u>&amp;</u> &lt;b&gt;"  # a token of two pieces is drawn as two
 
 
-def test_a_guess_told_of_before_all_its_text_is_there_waits_for_it(page: Page) -> None:
+def test_a_guess_told_of_before_all_its_text_is_there_waits_for_it(still: Page) -> None:
     """What may begin a stop string is held back; the guess that wrote it has been told of already."""
     script = """(() => {
       const texts = m.createTexts();
       const shown = ({ whole, append }) => (whole ?? append).map(({ text, token }) => text + (token ?? ""));
       return [texts.put("R1", 0, "ab", [[1, 3]]), texts.put("R1", 2, ""), texts.put("R1", 2, "cdef")].map(shown);
     })()"""
-    assert call(page, "texts", script) == [["a", "b1"], [], ["cd1", "ef"]]
+    assert call(still, "texts", script) == [["a", "b1"], [], ["cd1", "ef"]]
 
 
 @pytest.fixture

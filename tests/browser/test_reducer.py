@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 from app.hub import HEARTBEAT_S
 from app.state import fold
 from tests.app.fakes import until
 from tests.app.processes import Served, serving
-from tests.browser.actions import send, settle, wait_for
+from tests.browser.actions import send, settle
 from tests.browser.conftest import OpenPage
 
 pytestmark = pytest.mark.browser
@@ -107,13 +107,9 @@ def test_both_reducers_forget_the_same_when_the_stage_is_reset(
 
 
 @pytest.fixture(scope="module")
-def page(browser: Browser, served: Served) -> Iterator[Page]:
-    """One page for all of these: they call functions, and leave it as it is."""
-    opened = browser.new_page()
-    opened.goto(served.url)
-    wait_for(opened, "window.stepscope && stepscope.state() !== null")
-    yield opened
-    opened.close()
+def page(still: Page) -> Page:
+    """One for all of these."""
+    return still
 
 
 def call(page: Page, module: str, expression: str) -> Any:

@@ -30,13 +30,13 @@ def sums(page: Page, function: str, *arguments: Any) -> Any:
     ("factors", "first", "last"),
     [({}, 600, 4600), ({"prefill": 0.5}, 450, 4450), ({"tpot": 0.75}, 600, 3600), ({"tokens": 0}, 600, 600)],
 )
-def test_the_worked_example_comes_out(page: Page, factors: dict[str, float], first: float, last: float) -> None:
-    found = sums(page, "latencyOf", sums(page, "scaledParts", EXAMPLE, factors))
+def test_the_worked_example_comes_out(still: Page, factors: dict[str, float], first: float, last: float) -> None:
+    found = sums(still, "latencyOf", sums(still, "scaledParts", EXAMPLE, factors))
     assert (found["first"], found["last"]) == (first, last)
 
 
-def test_halving_each_part_alone(page: Page) -> None:
-    found = {each["part"]: (each["first"], each["last"]) for each in sums(page, "halvings", EXAMPLE)}
+def test_halving_each_part_alone(still: Page) -> None:
+    found = {each["part"]: (each["first"], each["last"]) for each in sums(still, "halvings", EXAMPLE)}
     assert found == {
         "queue": (500, 4500),
         "prefill": (450, 4450),
@@ -129,19 +129,19 @@ SMOL = {"layers": 30, "heads": 9, "kvHeads": 3, "headDim": 64, "dtype": "float16
         ({**QWEN, "dtype": "int8"}, 2 * 28 * 4 * (128 + 4)),  # with a scale for each key and value
     ],
 )
-def test_bytes_per_token(page: Page, shape: dict[str, Any], expected: int) -> None:
-    assert sums(page, "kvBytesPerToken", shape) == expected
+def test_bytes_per_token(still: Page, shape: dict[str, Any], expected: int) -> None:
+    assert sums(still, "kvBytesPerToken", shape) == expected
 
 
-def test_conversations_that_fit_are_whole_ones(page: Page) -> None:
-    found = sums(page, "kvFit", LLAMA2, 4000, 16 * 2**30)
+def test_conversations_that_fit_are_whole_ones(still: Page) -> None:
+    found = sums(still, "kvFit", LLAMA2, 4000, 16 * 2**30)
     assert found["conversation"] == 2_097_152_000
     assert (found["fit"], found["tokensThatFit"]) == (8, 32_768)
-    assert call(page, "panels/kv_sum", "m.gigabytes(2097152000)") == "2.097 GB"
+    assert call(still, "panels/kv_sum", "m.gigabytes(2097152000)") == "2.097 GB"
 
 
-def test_what_sharing_heads_and_smaller_numbers_change(page: Page) -> None:
-    found = {each["name"]: sums(page, "kvBytesPerToken", each["shape"]) for each in sums(page, "kvVariants", QWEN)}
+def test_what_sharing_heads_and_smaller_numbers_change(still: Page) -> None:
+    found = {each["name"]: sums(still, "kvBytesPerToken", each["shape"]) for each in sums(still, "kvVariants", QWEN)}
     assert found == {"asked": 57_344, "mha": 7 * 57_344, "mqa": 57_344 // 4, "fp8": 29_568, "int8": 29_568}
 
 
@@ -190,22 +190,22 @@ LOAD = {"parameters": 7_615_000_000, "weightBytes": 2, "kvBytes": 57_344, "seque
 @pytest.mark.parametrize(
     ("tokens", "prefill", "decode"), [(128, "127.9", "1.00"), (1024, "1020.1", "1.00"), (8192, "7946.9", "0.97")]
 )
-def test_intensity_of_the_golden_model(page: Page, tokens: int, prefill: str, decode: str) -> None:
+def test_intensity_of_the_golden_model(still: Page, tokens: int, prefill: str, decode: str) -> None:
     load = {**LOAD, "tokens": tokens}
-    assert f"{sums(page, 'prefillIntensity', load):.1f}" == prefill
-    assert f"{sums(page, 'decodeIntensity', load):.2f}" == decode
+    assert f"{sums(still, 'prefillIntensity', load):.1f}" == prefill
+    assert f"{sums(still, 'decodeIntensity', load):.2f}" == decode
 
 
-def test_cache_and_weights_weigh_the_same_near_265_590_tokens(page: Page) -> None:
-    assert round(sums(page, "evenTokens", LOAD)) == 265_590
+def test_cache_and_weights_weigh_the_same_near_265_590_tokens(still: Page) -> None:
+    assert round(sums(still, "evenTokens", LOAD)) == 265_590
 
 
-def test_as_many_sequences_as_needed_reach_the_ridge_and_sometimes_none_do(page: Page) -> None:
+def test_as_many_sequences_as_needed_reach_the_ridge_and_sometimes_none_do(still: Page) -> None:
     load = {**LOAD, "tokens": 128}
-    needed = sums(page, "sequencesToReach", 295, load)
-    assert sums(page, "decodeIntensity", {**load, "sequences": needed}) >= 295
-    assert sums(page, "decodeIntensity", {**load, "sequences": needed - 1}) < 295
-    assert sums(page, "sequencesToReach", 295, {**load, "tokens": 1024}) is None
+    needed = sums(still, "sequencesToReach", 295, load)
+    assert sums(still, "decodeIntensity", {**load, "sequences": needed}) >= 295
+    assert sums(still, "decodeIntensity", {**load, "sequences": needed - 1}) < 295
+    assert sums(still, "sequencesToReach", 295, {**load, "tokens": 1024}) is None
 
 
 def test_the_intensity_calculator_says_its_sum_and_what_it_means(page: Page) -> None:
