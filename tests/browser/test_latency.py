@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.app.processes import Served, serving
 from tests.browser.actions import quiet, send, settle, shown_ms, table, wait_for
@@ -24,16 +24,6 @@ def served() -> Iterator[Served]:
     """Quick; long prompts take several steps."""
     with serving("--scripted-step-ms", "3", "--num-blocks", "320", "--max-num-batched-tokens", "128") as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def sheet(browser: Browser, served: Served) -> Iterator[Page]:
-    """One page for all that is asked of pure functions."""
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto(served.url)
-    yield page
-    context.close()
 
 
 # -- gaps, by a fake clock ---------------------------------------------------------------------------------------
@@ -63,60 +53,60 @@ def history_of(steps: dict[int, Row], *, first: dict[str, int], preempted: dict[
       steps: new Map({json.dumps(list(events.items()))}), notes: new Map({json.dumps(list(notes.items()))})}}"""
 
 
-def gaps(sheet: Page, history: str, begin: int = 0, end: int = 99) -> list[Row]:
-    found: list[Row] = call(sheet, "itl", f"m.gapsBetween({history}, {begin}, {end})")
+def gaps(still: Page, history: str, begin: int = 0, end: int = 99) -> list[Row]:
+    found: list[Row] = call(still, "itl", f"m.gapsBetween({history}, {begin}, {end})")
     return found
 
 
-def test_the_gaps_of_the_fake_clock_example(sheet: Page) -> None:
+def test_the_gaps_of_the_fake_clock_example(still: Page) -> None:
     """METRICS: first token at 3, more at 4, 5 and 6."""
     steps = {n: {"at": n + 2, "rows": [row("R1")]} for n in (1, 2, 3, 4)}
-    found = gaps(sheet, history_of(steps, first={"R1": 1}))
+    found = gaps(still, history_of(steps, first={"R1": 1}))
     assert [(gap["column"], gap["us"], gap["gated"]) for gap in found] == [
         (4, 1_000_000, False), (3, 1_000_000, False), (2, 1_000_000, False),
     ]  # fmt: skip
 
 
-def test_tokens_accepted_in_one_step_are_one_delivery(sheet: Page) -> None:
+def test_tokens_accepted_in_one_step_are_one_delivery(still: Page) -> None:
     steps = {1: {"at": 1, "rows": [row("R1")]}, 2: {"at": 2, "rows": [row("R1", out=4)]}}
-    assert [gap["us"] for gap in gaps(sheet, history_of(steps, first={"R1": 1}))] == [1_000_000]
+    assert [gap["us"] for gap in gaps(still, history_of(steps, first={"R1": 1}))] == [1_000_000]
 
 
 @pytest.mark.parametrize("how", ["stepped by hand", "held in between"])
-def test_a_gap_that_the_gate_had_a_part_in_is_no_sample(sheet: Page, how: str) -> None:
+def test_a_gap_that_the_gate_had_a_part_in_is_no_sample(still: Page, how: str) -> None:
     steps: dict[int, Row] = {n: {"at": n, "rows": [row("R1")]} for n in (1, 2, 3)}
     if how == "stepped by hand":
         steps[2]["gated"] = True
     else:
         steps[2]["took"] = 0.5  # for half of the second before no step ran
     history = history_of(steps, first={"R1": 1})
-    assert [(gap["column"], gap["gated"]) for gap in gaps(sheet, history)] == [(3, False), (2, True)]
-    assert call(sheet, "itl", f"m.gapSamples(m.gapsBetween({history}, 0, 9))") == [1_000_000]
+    assert [(gap["column"], gap["gated"]) for gap in gaps(still, history)] == [(3, False), (2, True)]
+    assert call(still, "itl", f"m.gapSamples(m.gapsBetween({history}, 0, 9))") == [1_000_000]
 
 
-def test_a_gap_into_which_a_hole_falls_is_not_known(sheet: Page) -> None:
+def test_a_gap_into_which_a_hole_falls_is_not_known(still: Page) -> None:
     steps = {n: {"at": n, "rows": [row("R1")]} for n in (1, 2, 4, 5)}
-    assert [gap["column"] for gap in gaps(sheet, history_of(steps, first={"R1": 1}))] == [5, 2]
+    assert [gap["column"] for gap in gaps(still, history_of(steps, first={"R1": 1}))] == [5, 2]
 
 
-def test_the_delivery_before_is_found_before_the_window(sheet: Page) -> None:
+def test_the_delivery_before_is_found_before_the_window(still: Page) -> None:
     steps: dict[int, Row] = {n: {"at": n, "rows": [row("R2")]} for n in range(2, 9)}
     steps[1] = {"at": 1, "rows": [row("R1")]}
     steps[9] = {"at": 9, "rows": [row("R1", phase="prefill", scheduled=40)]}
     history = history_of(dict(sorted(steps.items())), first={"R1": 1, "R2": 2}, preempted={2: "R1"})
-    (gap,) = gaps(sheet, history, begin=9)
+    (gap,) = gaps(still, history, begin=9)
     assert (gap["since"], gap["us"]) == (1, 8_000_000)
-    words = call(sheet, "itl", f"m.meanwhileWords({json.dumps(gap)}, {history})")
+    words = call(still, "itl", f"m.meanwhileWords({json.dumps(gap)}, {history})")
     assert words == "preempted, 40 tok computed again; steps 2 to 9 computed no prompt, 1 request in it"
 
 
-def test_a_spike_names_the_request_the_gap_and_what_its_step_did(sheet: Page) -> None:
+def test_a_spike_names_the_request_the_gap_and_what_its_step_did(still: Page) -> None:
     stall = [row("R3"), row("R9", phase="prefill", scheduled=512, out=0)]
     history = history_of(
         {40: {"at": 1, "rows": [row("R3")]}, 41: {"at": 3, "took": 2, "rows": stall}}, first={"R3": 40}
     )
-    (gap,) = gaps(sheet, history)
-    words = call(sheet, "itl", f"m.gapWords({json.dumps(gap)}, {history})")
+    (gap,) = gaps(still, history)
+    words = call(still, "itl", f"m.gapWords({json.dumps(gap)}, {history})")
     assert words == "R3 · 2,000 ms since its last token · step 41 prefilled 512 tok of R9"
 
 
@@ -138,25 +128,25 @@ def test_a_spike_names_the_request_the_gap_and_what_its_step_did(sheet: Page) ->
     ],
 )
 def test_a_request_met_both_targets(
-    sheet: Page, ttft: int | None, tpot: int | None, reason: str, gated: int, met: bool | None
+    still: Page, ttft: int | None, tpot: int | None, reason: str, gated: int, met: bool | None
 ) -> None:
     sample = {"reason": reason, "timings": {"ttft_us": ttft, "tpot_us": tpot, "gated_us": gated}}
     targets = {"ttft_us": 2000, "tpot_us": 200}
-    assert call(sheet, "targets", f"m.metBoth({json.dumps(sample)}, {json.dumps(targets)})") is met
+    assert call(still, "targets", f"m.metBoth({json.dumps(sample)}, {json.dumps(targets)})") is met
 
 
 @pytest.mark.parametrize(
     ("targets", "share"), [((2, 2), 0.5), ((2, None), 0.75), ((None, 2), 0.75), ((None, None), None)]
 )
 def test_goodput_is_the_share_that_met_what_is_asked(
-    sheet: Page, targets: tuple[int | None, int | None], share: float | None
+    still: Page, targets: tuple[int | None, int | None], share: float | None
 ) -> None:
     pairs = [(1, 1), (9, 1), (1, 9), (1, None)]
     finished = [{"reason": "stop", "timings": {"ttft_us": a, "tpot_us": b, "gated_us": 0}} for a, b in pairs]
     asked = json.dumps({"ttft_us": targets[0], "tpot_us": targets[1]})
-    found = call(sheet, "targets", f"m.goodput({json.dumps(finished)}, {asked})")
+    found = call(still, "targets", f"m.goodput({json.dumps(finished)}, {asked})")
     assert (found["n"], found["share"]) == (4, share)
-    assert call(sheet, "targets", f"m.goodput([], {asked}).share") is None
+    assert call(still, "targets", f"m.goodput([], {asked}).share") is None
 
 
 @pytest.mark.parametrize(
@@ -169,10 +159,10 @@ def test_goodput_is_the_share_that_met_what_is_asked(
     ],
 )
 def test_a_request_is_of_its_callers_class_or_of_its_lengths(
-    sheet: Page, prompt: int, tokens: int, label: str | None, name: str
+    still: Page, prompt: int, tokens: int, label: str | None, name: str
 ) -> None:
     sample = json.dumps({"prompt": prompt, "tokens": tokens, "label": label})
-    assert call(sheet, "classes", f"m.classOf({sample})") == name
+    assert call(still, "classes", f"m.classOf({sample})") == name
 
 
 # -- on the page -------------------------------------------------------------------------------------------------

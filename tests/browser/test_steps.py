@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.app.processes import Served, serving
 from tests.browser.actions import send, settle, shown_ms, wait_for
@@ -26,16 +26,6 @@ def served() -> Iterator[Served]:
     """Quick; long prompts take several steps."""
     with serving("--scripted-step-ms", "3", "--num-blocks", "320", "--max-num-batched-tokens", "64") as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def sheet(browser: Browser, served: Served) -> Iterator[Page]:
-    """One page for all that is asked of pure functions."""
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto(served.url)
-    yield page
-    context.close()
 
 
 def step_of(served: Served, number: int) -> dict[str, Any]:
@@ -126,7 +116,7 @@ def test_shift_and_a_click_compare_a_bar_with_the_chosen_one(page: Page) -> None
     ],
 )
 def test_the_chunks_of_a_prompt_are_numbered(
-    sheet: Page, phases: str, late: bool, cached: int, expected: dict[str, str]
+    still: Page, phases: str, late: bool, cached: int, expected: dict[str, str]
 ) -> None:
     steps: list[Any] = []
     for kind in phases:
@@ -140,7 +130,7 @@ def test_the_chunks_of_a_prompt_are_numbered(
     lane = json.dumps({"id": "R1", "late": late, "stays": stays, "facts": {"num_cached_tokens": cached}})
     found = f"m.chunksOf({lane}, {{ steps: new Map({json.dumps(steps)}), last: {len(steps)} }})"
     words = f"Object.fromEntries([...{found}].map(([at, each]) => [at, m.chunkWords(each)]))"
-    assert call(sheet, "chunks", words) == expected
+    assert call(still, "chunks", words) == expected
 
 
 @pytest.mark.parametrize(
@@ -152,21 +142,21 @@ def test_the_chunks_of_a_prompt_are_numbered(
         ({"timings": None, "num_output_tokens": 1, "last_token_us": 10_000}, None),
     ],
 )
-def test_the_pace_of_a_lane(sheet: Page, facts: dict[str, Any], words: str | None) -> None:
+def test_the_pace_of_a_lane(still: Page, facts: dict[str, Any], words: str | None) -> None:
     lane = {"id": "R1", "arrive": 1, "first": 2, "facts": {"first_token_us": 10_000, **facts}}
     history = "{ steps: new Map(), lanes: new Map(), last: 0 }"
     view = f"{{ store: {{ held: null }}, until: Infinity, column: 9, history: {history} }}"
-    assert call(sheet, "lane_words", f"m.paceWords({json.dumps(lane)}, {view})") == words
+    assert call(still, "lane_words", f"m.paceWords({json.dumps(lane)}, {view})") == words
 
 
-def test_each_end_has_a_shape_of_its_own(sheet: Page) -> None:
+def test_each_end_has_a_shape_of_its_own(still: Page) -> None:
     """Compared in one colour, so that no hue tells them apart."""
     draw = """["stop", "length", "abort", "error", null].map((reason) => {
       const g = new OffscreenCanvas(20, 20).getContext("2d");
       m.endCap(g, 10, 10, 12, reason, { fg: "#fff", fault: "#fff" });
       return g.getImageData(0, 0, 20, 20).data.join();
     })"""
-    shapes = call(sheet, "marks", draw)
+    shapes = call(still, "marks", draw)
     assert len(set(shapes)) == 5
 
 
