@@ -95,6 +95,15 @@ def frames(page: Page, n: int = 2) -> None:
         page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
 
 
+def click_cell(page: Page, block: int) -> None:
+    """Click a block in the KV map. A picture that changed its measures under the click is clicked again."""
+    clicked = None
+    while (cell := page.evaluate("(block) => stepscope.kvCells()[block]", block)) != clicked:
+        page.locator("#panel-kv canvas").click(position={"x": cell["x"] + 5, "y": cell["y"] + 5})
+        frames(page)
+        clicked = cell
+
+
 def table(page: Page, panel: str) -> list[dict[str, str]]:
     """The table twin of a panel, opened if need be, as one mapping per row."""
     twin = page.locator(f"#panel-{panel} details.twin")

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.app.processes import Served, serving
-from tests.browser.actions import burst, frames, pause, quiet, run, send, settle, table, wait_for
+from tests.browser.actions import burst, click_cell, frames, pause, quiet, run, send, settle, table, wait_for
 from tests.browser.conftest import OpenPage
 from tests.browser.test_accessibility import violations
 
@@ -165,15 +165,6 @@ def test_a_mark_is_an_event_that_one_can_jump_to(stage: Page, served: Served) ->
 # -- presenter mode, colour by owner ---------------------------------------------------------------------------
 
 
-def resting(page: Page, expression: str) -> Any:
-    """What it is once it stays so: what is mounted last moves what is around it."""
-    seen = [page.evaluate(expression)]
-    while len(seen) < 4 or any(each != seen[-1] for each in seen[-4:]):
-        page.wait_for_timeout(100)
-        seen.append(page.evaluate(expression))
-    return seen[-1]
-
-
 def test_presenter_mode_is_large_fits_the_screen_and_is_in_the_address(stage: Page) -> None:
     burst(stage)
     stage.locator("h2").first.click()
@@ -195,8 +186,7 @@ def test_presenter_mode_is_large_fits_the_screen_and_is_in_the_address(stage: Pa
     wait_for(stage, "window.stepscope && stepscope.kvCells().length > 9")
     wait_for(stage, "stepscope.pending().length === 0")
     assert stage.evaluate("document.documentElement.dataset.presenter") == ""
-    cell = resting(stage, "stepscope.kvCells()[9]")
-    stage.locator("#panel-kv canvas").click(position={"x": cell["x"] + 5, "y": cell["y"] + 5})
+    click_cell(stage, 9)
     assert stage.evaluate("stepscope.choice()") == {"kind": "block", "id": 9}
     stage.locator("h2").first.click()
     stage.keyboard.press("p")
