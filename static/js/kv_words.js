@@ -6,7 +6,7 @@
  * @import {Tile} from "./kv_tiles.js"
  */
 
-import { find } from "./dom.js";
+import { find, write } from "./dom.js";
 import { bytesText, count, percent, plural, requestName } from "./format.js";
 import { holdersOf, readFill } from "./kv_fill.js";
 import { stepNumber } from "./history.js";
@@ -119,15 +119,14 @@ export function drawStrip(root, view) {
   const names = /** @type {const} */ (["referenced", "cached_idle", "free"]);
   const shares = shareWords(names.map((name) => use[name]));
   names.forEach((name, i) => {
-    const figure = find(root, `[data-figure="${name}"]`);
-    const amount = bytes === null ? "" : ` · ${bytesText(use[name] * bytes)}`;
-    figure.textContent = `${shares[i]} · ${plural(use[name], "block")}${amount}`;
+    write(find(root, `[data-figure="${name}"]`), `${shares[i]} · ${plural(use[name], "block")}`);
+    write(find(root, `[data-bytes="${name}"]`), bytes === null ? "" : ` · ${bytesText(use[name] * bytes)}`);
   });
   const saved = use.savedBlocks ? `${plural(use.savedBlocks, "block")}${bytes === null ? "" : `, ${bytesText(use.savedBlocks * bytes)}`}` : "nothing";
   const memory = view.hello?.memory;
   const each = memory?.kv_dtype && memory.kv_dtype !== "none" ? ` of ${count(memory.bytes_per_token - (memory.draft_bytes_per_token ?? 0))} bytes (${memory.kv_dtype})` : "";
-  find(root, '[data-figure="tokens"]').textContent = `${count(use.tokens)} tokens in ${count(use.places)} places${each}`;
-  find(root, '[data-figure="saved"]').textContent = saved;
+  write(find(root, '[data-figure="tokens"]'), `${count(use.tokens)} tokens in ${count(use.places)} places${each}`);
+  write(find(root, '[data-figure="saved"]'), saved);
 }
 
 /** Amounts as shares of their sum, in tenths of a per cent that add up to 100 %: what is cut off goes where most of it was. @param {number[]} amounts */

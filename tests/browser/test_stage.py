@@ -18,6 +18,20 @@ from tests.browser.test_accessibility import violations
 
 pytestmark = pytest.mark.browser
 
+WATCH_BOXES = """() => {
+  window.boxes = {};
+  const watch = () => {
+    for (const canvas of document.querySelectorAll(".panel canvas")) {
+      const { x, y, width, height } = canvas.getBoundingClientRect();
+      const seen = (boxes[canvas.closest(".panel").id] ??= []);
+      const box = [x, y + scrollY, width, height].map(Math.round).join(" ");
+      if (width && !seen.includes(box)) seen.push(box);
+    }
+    requestAnimationFrame(watch);
+  };
+  watch();
+}"""
+
 SMALLEST_TYPE = """() => {
   const sizes = new Map();
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -192,6 +206,19 @@ def test_presenter_mode_is_large_fits_the_screen_and_is_in_the_address(stage: Pa
     stage.keyboard.press("p")
     assert "present" not in stage.url
     assert stage.locator("#panel-queue").is_visible()
+
+
+@pytest.mark.parametrize("path", ["/", "/?present=1"])
+def test_pictures_stay_where_they_are_while_numbers_change(path: str, open_page: OpenPage, served: Served) -> None:
+    quiet(served)
+    page = open_page(served.url + path)
+    frames(page)
+    page.evaluate(WATCH_BOXES)
+    burst(page)
+    settle(page)
+    boxes = page.evaluate("boxes")
+    assert len(boxes) >= 3
+    assert {panel: seen for panel, seen in boxes.items() if len(seen) > 1} == {}
 
 
 def test_c_colours_pages_by_the_request_that_holds_them(stage: Page, served: Served) -> None:
