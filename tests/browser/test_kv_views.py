@@ -222,7 +222,8 @@ def test_a_cached_block_names_who_held_it_before(scene: Scene) -> None:
 
 def test_the_strip_sums_to_the_whole(scene: Scene) -> None:
     figures = {
-        name: scene.page.locator(f"dd:has([data-figure={name}])").inner_text() for name in ("referenced", "cached_idle", "free")
+        name: scene.page.locator(f"dd:has([data-figure={name}])").inner_text()
+        for name in ("referenced", "cached_idle", "free")
     }
     blocks = scene.state["blocks"]
     each = scene.page.evaluate("stepscope.state().config.block_size") * 1024
