@@ -44,7 +44,7 @@ export function gapsBetween(history, from, to) {
     const step = history.steps.get(column) ?? null;
     if (step === null) open.clear();
     else {
-      if (next && next.start_us - step.start_us - step.wall_us > HELD_US) markAll(open);
+      if (next && wasHeld(step, next)) markAll(open);
       closeGaps(gaps, open, step, column);
       if (step.gated) markAll(open);
       if (column >= from) openGaps(open, step, column, history.lanes);
@@ -52,6 +52,11 @@ export function gapsBetween(history, from, to) {
     next = step;
   }
   return gaps;
+}
+
+/** Whether the engine stood still between two steps in a row. @param {Step} before @param {Step} step */
+function wasHeld(before, step) {
+  return step.start_us - before.start_us - before.wall_us > HELD_US;
 }
 
 /** @param {Open} open */
@@ -77,9 +82,15 @@ function openGaps(open, step, column, lanes) {
   }
 }
 
-/** Raw samples, ascending. @param {Gap[]} gaps */
-export function gapSamples(gaps) {
-  return gaps.filter(({ gated }) => !gated).map(({ us }) => us).sort((one, other) => one - other);
+/** Whether a hand on the gate had a part in the time between two deliveries. @param {History} history @param {number} since column of the one @param {number} column of the other */
+export function handBetween(history, since, column) {
+  let before = history.steps.get(since);
+  for (let at = since + 1; at <= column; at += 1) {
+    const step = history.steps.get(at);
+    if (step?.gated || (before && step && wasHeld(before, step))) return true;
+    before = step;
+  }
+  return false;
 }
 
 /** "R3 · 212 ms since its last token · step 41 prefilled 512 tok of R9" @param {Gap} gap @param {History} history */

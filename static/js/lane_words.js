@@ -6,7 +6,7 @@
 
 import { count, duration, finishWords, NONE, plural, requestName } from "./format.js";
 import { stepNumber } from "./history.js";
-import { gapsBetween } from "./itl.js";
+import { handBetween } from "./itl.js";
 import { laneAt } from "./lanes.js";
 import { outputShare } from "./marks.js";
 
@@ -80,7 +80,7 @@ export function paceWords(lane, view) {
   const gaps = facts.num_output_tokens - 1;
   if (lane.arrive > view.until || facts.first_token_us === null || facts.last_token_us === null || gaps < 1) return null;
   if (facts.timings) return facts.timings.gated_us > 0 ? null : `TPOT ${duration(facts.timings.tpot_us)} × ${count(gaps)}`;
-  const gated = gapsBetween(view.history, lane.first ?? Math.floor(lane.arrive), view.column).some((gap) => gap.gated && gap.request === lane.id);
+  const gated = handBetween(view.history, lane.first ?? Math.floor(lane.arrive), Math.min(lane.last ?? view.column, view.column));
   return gated ? null : `TPOT ${duration((facts.last_token_us - facts.first_token_us) / gaps)} × ${count(gaps)} so far`;
 }
 

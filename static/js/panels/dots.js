@@ -6,7 +6,7 @@
  * @import {Canvas, CanvasPanel, History, KnownView, Palette, Sample, Size, Timings} from "../types.js"
  * @import {Targets} from "../targets.js"
  *
- * @typedef {{kind: string, targets: Targets}} Lens which class ("" is all), and the targets
+ * @typedef {{kind: string, targets: Targets, gaps: import("../gap_window.js").GapWindow}} Lens which class ("" is all), the targets, and the gaps as far as they are worked out
  * @typedef {{top: number, bottom: number}} Band
  * @typedef {{name: keyof Timings, label: string, hue: "prefill" | "decode" | "fg"}} Timing
  */

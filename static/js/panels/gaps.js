@@ -12,9 +12,10 @@
 
 import { classOf } from "../classes.js";
 import { duration, plural } from "../format.js";
-import { gapsBetween, gapSamples, gapWords, meanwhileWords } from "../itl.js";
+import { samplesIn } from "../gap_window.js";
+import { gapWords, meanwhileWords } from "../itl.js";
 import { drawAhead, drawBreaks, drawChosenColumn, drawTicks } from "../marks.js";
-import { percentile } from "../metrics.js";
+import { percentilesOf } from "../metrics.js";
 import { stepNumber } from "../history.js";
 import { drawScale, niceCeiling } from "../scale.js";
 
@@ -32,9 +33,16 @@ const SPIKE = 2;
 const REACH = 14;
 const LISTED = 100;
 
-/** The gaps of the window that ends at the moment shown, of one class or ("") of all. @param {KnownView} view @param {string} kind */
-export function windowGaps({ history, column, until }, kind) {
-  return ofClass(gapsBetween(history, column - ITL_STEPS + 1, column), kind, history, until);
+/** The gaps of the window that ends at the moment shown, of one class or ("") of all, newest first. @param {KnownView} view @param {Lens} lens */
+export function windowGaps({ history, column, until }, { kind, gaps }) {
+  const all = [...gaps.bySteps(history, column - ITL_STEPS + 1, column)].flat();
+  return ofClass(all, kind, history, until);
+}
+
+/** The samples of that window, in no order. @param {KnownView} view @param {Lens} lens */
+export function windowSamples(view, lens) {
+  if (lens.kind) return samplesIn(windowGaps(view, lens));
+  return lens.gaps.samples(view.history, view.column - ITL_STEPS + 1, view.column);
 }
 
 /** @param {Lens} lens read at each drawing @returns {Required<Omit<CanvasPanel, "detail" | "mount">>} */
@@ -44,13 +52,13 @@ export function createGaps(lens) {
 
     empty(view) {
       if (!view.state) return view.why;
-      return windowGaps(view, lens.kind).some(({ gated }) => !gated) ? null : "No gap between two tokens of a request yet; those held by the gate are left out.";
+      return hasGap(view, lens) ? null : "No gap between two tokens of a request yet; those held by the gate are left out.";
     },
 
     draw(g, size, view) {
       if (!view.state) return;
       const plot = plotOf(size);
-      const gaps = inView(view, plot, lens.kind);
+      const gaps = inView(view, plot, lens);
       const bottom = size.height - TICKS;
       const band = { top: TOP, bottom: bottom - PREFILL };
       const most = mostOf(gaps);
@@ -60,19 +68,20 @@ export function createGaps(lens) {
       g.beginPath();
       g.rect(plot.left, 0, plot.right - plot.left, bottom);
       g.clip();
-      drawTraces(g, gaps, band, most, plot, view);
+      const spike = spikeOf(gaps);
+      drawTraces(g, gaps, { band, most, spike }, plot, view);
       drawAhead(g, plot, TOP, bottom, view);
       drawBreaks(g, plot, TOP, bottom, view);
       drawChosenColumn(g, plot, TOP, bottom, view);
       g.restore();
-      drawHighest(g, gaps, plot, view);
+      drawHighest(g, gaps, spike, plot, view);
       drawTicks(g, plot, size.height - TICKS / 2, view);
     },
 
     hit(x, y, view, size) {
       if (!view.state) return null;
       const plot = plotOf(size);
-      const gaps = inView(view, plot, lens.kind);
+      const gaps = inView(view, plot, lens);
       const band = { top: TOP, bottom: size.height - TICKS - PREFILL };
       const most = mostOf(gaps);
       let best = /** @type {Gap | null} */ (null);
@@ -89,14 +98,15 @@ export function createGaps(lens) {
     hint: ({ choice, gap }, { history }) => (gap ? gapWords(gap, history) : stepHint(choice.column, history)),
 
     summary(view) {
-      const samples = gapSamples(windowGaps(view, lens.kind));
-      if (!samples.length) return "Gaps between tokens: none yet.";
-      return `Gaps between tokens: median ${duration(percentile(samples, 50))}, longest ${duration(samples.at(-1))}, of ${samples.length}.`;
+      const samples = windowSamples(view, lens);
+      const [median, longest] = percentilesOf(samples, [50, 100]);
+      if (median === null) return "Gaps between tokens: none yet.";
+      return `Gaps between tokens: median ${duration(median)}, longest ${duration(longest)}, of ${samples.length}.`;
     },
 
     /** The longest first: a spike is at the top. */
     twin(view) {
-      const gaps = windowGaps(view, lens.kind).filter(({ gated }) => !gated).sort((one, other) => other.us - one.us);
+      const gaps = windowGaps(view, lens).filter(({ gated }) => !gated).sort((one, other) => other.us - one.us);
       return {
         columns: ["step", "request", "gap ms", "meanwhile"],
         rows: gaps.slice(0, LISTED).map((gap) => ({
@@ -108,11 +118,11 @@ export function createGaps(lens) {
   };
 }
 
-/** The longest gap of the chosen step, else of the window, in words; null when there is none. @param {KnownView} view @param {string} kind */
-export function longestWords(view, kind) {
+/** The longest gap of the chosen step, else of the window, in words; null when there is none. @param {KnownView} view @param {Lens} lens */
+export function longestWords(view, lens) {
   const { choice, history } = view;
-  const chosen = choice?.kind === "step" ? gapsBetween(history, choice.column, choice.column) : [];
-  const gaps = (chosen.length ? chosen : windowGaps(view, kind)).filter(({ gated }) => !gated);
+  const chosen = choice?.kind === "step" ? [...lens.gaps.bySteps(history, choice.column, choice.column)].flat() : [];
+  const gaps = (chosen.length ? chosen : windowGaps(view, lens)).filter(({ gated }) => !gated);
   if (!gaps.length) return null;
   const longest = gaps.reduce((best, gap) => (gap.us > best.us ? gap : best));
   return `${chosen.length ? "Longest in it" : "Longest"}: ${gapWords(longest, history)}.`;
@@ -142,10 +152,24 @@ function ofClass(gaps, kind, history, until) {
   });
 }
 
-/** @param {KnownView} view @param {Plot} plot @param {string} kind */
-function inView(view, plot, kind) {
+/** @param {KnownView} view @param {Plot} plot @param {Lens} lens */
+function inView(view, plot, { kind, gaps }) {
   const { from, to } = view.axis.span(plot);
-  return ofClass(gapsBetween(view.history, from, to), kind, view.history, Infinity).filter(({ gated }) => !gated);
+  return ofClass([...gaps.bySteps(view.history, from, to)].flat(), kind, view.history, Infinity).filter(({ gated }) => !gated);
+}
+
+/** Whether there is one at all, in the window and of the class. @param {KnownView} view @param {Lens} lens */
+function hasGap({ history, column, until }, { kind, gaps }) {
+  for (const found of gaps.bySteps(history, column - ITL_STEPS + 1, column)) {
+    if (ofClass(found, kind, history, until).some(({ gated }) => !gated)) return true;
+  }
+  return false;
+}
+
+/** From how long on a gap is a spike. @param {Gap[]} gaps */
+function spikeOf(gaps) {
+  const [median] = percentilesOf(samplesIn(gaps), [50]);
+  return SPIKE * (median ?? Infinity);
 }
 
 /** @param {Size} size */
@@ -155,7 +179,7 @@ function plotOf(size) {
 
 /** @param {Gap[]} gaps */
 function mostOf(gaps) {
-  return niceCeiling(Math.max(1000, ...gaps.map(({ us }) => us)));
+  return niceCeiling(gaps.reduce((most, { us }) => Math.max(most, us), 1000));
 }
 
 /** @param {Gap} gap @param {Band} band @param {number} most */
@@ -179,9 +203,8 @@ function drawPrefill(g, plot, bottom, { axis, history, palette }) {
   }
 }
 
-/** @param {Canvas} g @param {Gap[]} gaps @param {Band} band @param {number} most @param {Plot} plot @param {KnownView} view */
-function drawTraces(g, gaps, band, most, plot, { axis, palette, lit, choice }) {
-  const spike = SPIKE * (percentile(gapSamples(gaps), 50) ?? Infinity);
+/** @param {Canvas} g @param {Gap[]} gaps @param {{band: Band, most: number, spike: number}} scale @param {Plot} plot @param {KnownView} view */
+function drawTraces(g, gaps, { band, most, spike }, plot, { axis, palette, lit, choice }) {
   const chosen = choice?.kind === "step" ? null : lit;
   const before = new Map(); // request -> its next mark to the right
   g.strokeStyle = palette.decode;
@@ -218,9 +241,8 @@ function drawMark(g, x, y, spike, r) {
   g.fill();
 }
 
-/** "212 ms: step 41 prefilled 512 tok of R9" above the highest spike. @param {Canvas} g @param {Gap[]} gaps @param {Plot} plot @param {KnownView} view */
-function drawHighest(g, gaps, plot, { axis, history, palette, until }) {
-  const spike = SPIKE * (percentile(gapSamples(gaps), 50) ?? Infinity);
+/** "212 ms: step 41 prefilled 512 tok of R9" above the highest spike. @param {Canvas} g @param {Gap[]} gaps @param {number} spike @param {Plot} plot @param {KnownView} view */
+function drawHighest(g, gaps, spike, plot, { axis, history, palette, until }) {
   const told = gaps.filter((gap) => gap.us >= spike && gap.column < until && axis.x(gap.column + 0.5, plot) > plot.left);
   if (!told.length) return;
   const highest = told.reduce((best, gap) => (gap.us > best.us ? gap : best));

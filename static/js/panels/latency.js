@@ -10,19 +10,21 @@
  */
 
 import { CLASS_RULES, classesOf } from "../classes.js";
-import { byId, field, find, findAll } from "../dom.js";
+import { byId, field, find, findAll, write } from "../dom.js";
 import { fillOptions, showWrong } from "../fields.js";
 import { count, milliseconds, NONE, percent, plural } from "../format.js";
 import { mountPanel } from "../frame.js";
+import { createGapWindow } from "../gap_window.js";
 import { finishedUntil } from "../history.js";
-import { gapSamples } from "../itl.js";
 import { keepSettings, readSettings, targetOf } from "../latency_settings.js";
 import { WINDOW, windowOf } from "../latency_window.js";
-import { ENOUGH, percentile, samplesOf } from "../metrics.js";
+import { ENOUGH, percentilesOf, samplesOf } from "../metrics.js";
 import { goodput, TARGET_RULES } from "../targets.js";
 import { createDots, targetFor, TIMINGS } from "./dots.js";
-import { createGaps, GUTTER, ITL_STEPS, longestWords, windowGaps } from "./gaps.js";
+import { createGaps, GUTTER, ITL_STEPS, longestWords, windowSamples } from "./gaps.js";
 
+/** The percentiles that are told. */
+const RANKS = [50, 95, 99];
 const TARGETS = /** @type {const} */ (["ttft", "tpot"]);
 
 /**
@@ -38,7 +40,7 @@ export function mountLatency(page) {
   const buttons = findAll(root, "button[data-view]");
   const settings = readSettings();
   /** @type {Lens} */
-  const lens = { kind: "", targets: { ttft_us: null, tpot_us: null } };
+  const lens = { kind: "", targets: { ttft_us: null, tpot_us: null }, gaps: createGapWindow() };
   const pictures = { requests: createDots(lens), gaps: createGaps(lens) };
 
   function setTargets() {
@@ -76,7 +78,7 @@ export function mountLatency(page) {
   /** @type {CanvasPanel} */
   const panel = {
     gutter: GUTTER,
-    detail: (node, view) => view.history && write(node, kind, view, lens, settings.view),
+    detail: (node, view) => view.history && writeAll(node, kind, view, lens, settings.view),
     empty: (view) => shown().empty(view),
     draw: (g, size, view) => shown().draw(g, size, view),
     hit: (x, y, view, size) => shown().hit(x, y, view, size),
@@ -95,25 +97,25 @@ export function mountLatency(page) {
 }
 
 /** @param {HTMLElement} root @param {HTMLSelectElement} select @param {KnownView} view @param {Lens} lens @param {Picture} picture */
-function write(root, select, view, lens, picture) {
+function writeAll(root, select, view, lens, picture) {
   const { kind, targets } = lens;
   const shown = windowOf(view.history, view.until, kind);
-  for (const { name } of TIMINGS) writeLine(find(root, `[data-timing="${name}"]`), samplesOf(shown, name), targetFor(targets, name));
-  writeLine(find(root, '[data-timing="itl"]'), gapSamples(windowGaps(view, kind)));
+  for (const { name } of TIMINGS) writeLine(find(root, `[data-timing="${name}"]`), Float64Array.from(samplesOf(shown, name)), targetFor(targets, name));
+  writeLine(find(root, '[data-timing="itl"]'), windowSamples(view, lens));
   find(root, "[data-goodput]").textContent = goodputWords(goodput(shown, targets), targets);
   offerClasses(select, view, kind);
-  const longest = picture === "gaps" ? longestWords(view, kind) : null;
+  const longest = picture === "gaps" ? longestWords(view, lens) : null;
   find(root, ".detail").textContent = [longest, windowWords(shown, kind), TARGET_RULES, kind && CLASS_RULES].filter(Boolean).join(" ");
 }
 
-/** @param {HTMLElement} line @param {number[]} samples @param {number | null} target */
+/** @param {HTMLElement} line @param {Float64Array} samples in any order @param {number | null} target */
 function writeLine(line, samples, target = null) {
-  for (const p of [50, 95, 99]) {
-    const cell = find(line, `.p${p}`);
-    cell.textContent = milliseconds(percentile(samples, p));
-    cell.classList.toggle("thin", samples.length < ENOUGH[p]);
-  }
-  find(line, ".n").textContent = count(samples.length);
+  percentilesOf(samples, RANKS).forEach((value, i) => {
+    const cell = find(line, `.p${RANKS[i]}`);
+    write(cell, milliseconds(value));
+    cell.classList.toggle("thin", samples.length < ENOUGH[RANKS[i]]);
+  });
+  write(find(line, ".n"), count(samples.length));
   const within = line.querySelector(".within");
   if (within) within.textContent = target === null || !samples.length ? NONE : percent(samples.filter((us) => us <= target).length / samples.length);
 }

@@ -1,0 +1,92 @@
+/**
+ * The gaps between deliveries (itl.js) of a moving window of steps, worked out once per step and kept: a window of 500
+ * steps of 256 requests is 128,000 gaps, and between two looks at it only its newest steps are new.
+ *
+ * What a step's gaps are changes only when steps before it become known (the history's map is another one then), or
+ * when the step itself is another.
+ *
+ * @import {Gap} from "./itl.js"
+ * @import {History, Step} from "./types.js"
+ *
+ * @typedef {{step: Step, gaps: Gap[], samples: Float64Array | null}} Known `samples`: once they were asked for
+ * @typedef {ReturnType<typeof createGapWindow>} GapWindow
+ */
+
+import { gapsBetween } from "./itl.js";
+
+/** Columns that are kept: a window's and a picture's, and some more. */
+const KEPT = 2048;
+
+export function createGapWindow() {
+  let steps = /** @type {History["steps"] | null} */ (null);
+  /** By column. @type {Map<number, Known>} */
+  const known = new Map();
+
+  /** Work out what is not known of these columns. @param {History} history @param {number} from @param {number} to */
+  function learn(history, from, to) {
+    if (history.steps !== steps) {
+      known.clear();
+      steps = history.steps;
+    }
+    let first = to + 1;
+    for (let column = from; column <= to && first > to; column += 1) if (isNew(history, column)) first = column;
+    if (first > to) return;
+    for (let column = first; column <= to; column += 1) {
+      const step = history.steps.get(column);
+      known.delete(column);
+      if (step) known.set(column, { step, gaps: [], samples: null });
+    }
+    for (const gap of gapsBetween(history, first, to)) known.get(gap.column)?.gaps.push(gap);
+    for (const column of known.keys()) {
+      if (known.size <= KEPT) break;
+      known.delete(column);
+    }
+  }
+
+  /** @param {History} history @param {number} column */
+  function isNew(history, column) {
+    return known.get(column)?.step !== history.steps.get(column);
+  }
+
+  return {
+    /**
+     * By step, newest first: its column and its gaps.
+     * @param {History} history @param {number} from first column @param {number} to last column
+     * @returns {Generator<Gap[]>}
+     */
+    *bySteps(history, from, to) {
+      learn(history, Math.max(0, Math.floor(from)), Math.floor(to));
+      for (let column = Math.floor(to); column >= from; column -= 1) {
+        const found = known.get(column);
+        if (found) yield found.gaps;
+      }
+    },
+    /**
+     * All their samples, in no order (see `samplesIn`).
+     * @param {History} history @param {number} from first column @param {number} to last column
+     */
+    samples(history, from, to) {
+      learn(history, Math.max(0, from), to);
+      const parts = [];
+      for (let column = Math.max(0, from); column <= to; column += 1) {
+        const found = known.get(column);
+        if (found) parts.push((found.samples ??= samplesIn(found.gaps)));
+      }
+      const all = new Float64Array(parts.reduce((n, part) => n + part.length, 0));
+      let n = 0;
+      for (const part of parts) {
+        all.set(part, n);
+        n += part.length;
+      }
+      return all;
+    },
+  };
+}
+
+/** Raw samples, µs, in the order of the gaps; one that a hand on the gate had a part in is none. @param {Gap[]} gaps */
+export function samplesIn(gaps) {
+  const samples = new Float64Array(gaps.length);
+  let n = 0;
+  for (const { us, gated } of gaps) if (!gated) samples[n++] = us;
+  return samples.slice(0, n);
+}
