@@ -64,8 +64,8 @@ export function mountPanel(id, panel, page, { timed = false } = {}) {
   twin.open = false;
   panel.mount?.(root, page);
   watchSize(canvas, size, () => {
-    font = ""; // a canvas of another size begins anew
-    page.loop.invalidate();
+    font = ""; // a canvas of another size begins anew, empty
+    page.loop.invalidateNow();
   });
   const watch = (/** @type {IntersectionObserverEntry[]} */ entries) => {
     mounted.visible = entries.at(-1)?.isIntersecting ?? true;

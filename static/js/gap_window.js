@@ -8,7 +8,7 @@
  * @import {Gap} from "./itl.js"
  * @import {History, Step} from "./types.js"
  *
- * @typedef {{step: Step, gaps: Gap[], samples: Float64Array | null}} Known `samples`: once they were asked for
+ * @typedef {{step: Step, gaps: Gap[], tally: Map<number, number> | null}} Known `tally`: once it was asked for
  * @typedef {ReturnType<typeof createGapWindow>} GapWindow
  */
 
@@ -34,7 +34,7 @@ export function createGapWindow() {
     for (let column = first; column <= to; column += 1) {
       const step = history.steps.get(column);
       known.delete(column);
-      if (step) known.set(column, { step, gaps: [], samples: null });
+      if (step) known.set(column, { step, gaps: [], tally: null });
     }
     for (const gap of gapsBetween(history, first, to)) known.get(gap.column)?.gaps.push(gap);
     for (const column of known.keys()) {
@@ -62,31 +62,30 @@ export function createGapWindow() {
       }
     },
     /**
-     * All their samples, in no order (see `samplesIn`).
+     * Their samples, as how often each was seen.
      * @param {History} history @param {number} from first column @param {number} to last column
      */
-    samples(history, from, to) {
+    tally(history, from, to) {
       learn(history, Math.max(0, from), to);
-      const parts = [];
+      /** @type {Map<number, number>} */
+      const all = new Map();
       for (let column = Math.max(0, from); column <= to; column += 1) {
         const found = known.get(column);
-        if (found) parts.push((found.samples ??= samplesIn(found.gaps)));
-      }
-      const all = new Float64Array(parts.reduce((n, part) => n + part.length, 0));
-      let n = 0;
-      for (const part of parts) {
-        all.set(part, n);
-        n += part.length;
+        if (found) for (const [us, times] of (found.tally ??= tallyOf(found.gaps))) all.set(us, (all.get(us) ?? 0) + times);
       }
       return all;
     },
   };
 }
 
-/** Raw samples, µs, in the order of the gaps; one that a hand on the gate had a part in is none. @param {Gap[]} gaps */
-export function samplesIn(gaps) {
-  const samples = new Float64Array(gaps.length);
-  let n = 0;
-  for (const { us, gated } of gaps) if (!gated) samples[n++] = us;
-  return samples.slice(0, n);
+/**
+ * How often each sample was seen, in µs: requests that decode side by side have the same gaps. One that a hand on the
+ * gate had a part in is no sample.
+ * @param {Gap[]} gaps
+ */
+export function tallyOf(gaps) {
+  /** @type {Map<number, number>} */
+  const tally = new Map();
+  for (const { us, gated } of gaps) if (!gated) tally.set(us, (tally.get(us) ?? 0) + 1);
+  return tally;
 }

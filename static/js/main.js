@@ -204,6 +204,7 @@ mountKeys({
 connect({
   frame(frame) {
     if (store.hub !== null && frame.hub !== store.hub) startAnew("The server was started anew; what the old one said is gone.");
+    const start = performance.now();
     const before = { epoch: store.engine?.epoch ?? null, gap: store.engine?.history.gaps.at(-1), resets: store.engine?.history.resets };
     const follows = store.apply(frame);
     const { engine } = store;
@@ -213,6 +214,7 @@ connect({
     if (engine?.state && engine.epoch !== before.epoch) travel.fill(engine);
     else if (engine?.state && gap && gap !== before.gap) travel.fill(engine, Math.max(0, gap.from - 1 - engine.history.base));
     loop.invalidate();
+    loop.charge(performance.now() - start);
     return follows;
   },
   text(items) {
@@ -262,6 +264,7 @@ function momentOf({ store, column, base, last }) {
   kvBars: () => page.kv?.bars() ?? [],
   kvTable: () => page.kv?.table() ?? [],
   pending: later.pending,
+  rests: () => loop.rests,
   cost: () => structuredClone(loop.cost),
 });
 loop.invalidate();

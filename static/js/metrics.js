@@ -26,43 +26,23 @@ export function percentile(sorted, p) {
 }
 
 /**
- * The same of many samples in no order, for several p at once: what lies before each rank is found, not sorted.
- * @param {Float64Array} samples raw; reordered
+ * The same of samples of which many are alike.
+ * @param {Map<number, number>} tally how often each value was seen
  * @param {number[]} ps ascending
- * @returns {Array<number | null>}
+ * @returns {{n: number, ranks: Array<number | null>}}
  */
-export function percentilesOf(samples, ps) {
-  let settled = 0; // all before it are at their ranks or below
-  return ps.map((p) => {
-    if (samples.length === 0) return null;
-    const rank = Math.max(0, Math.ceil((p / 100) * samples.length) - 1);
-    selectRank(samples, settled, rank);
-    settled = rank;
-    return samples[rank];
+export function percentilesOf(tally, ps) {
+  const sorted = [...tally].sort(([one], [other]) => one - other);
+  const n = sorted.reduce((sum, [, times]) => sum + times, 0);
+  let at = 0;
+  let below = 0; // samples before sorted[at]
+  const ranks = ps.map((p) => {
+    if (n === 0) return null;
+    const rank = Math.max(1, Math.ceil((p / 100) * n));
+    while (below + sorted[at][1] < rank) below += sorted[at++][1];
+    return sorted[at][0];
   });
-}
-
-/** Reorder so that what belongs at a rank is there, nothing before it larger, nothing after it smaller (Hoare). @param {Float64Array} values @param {number} low @param {number} rank */
-function selectRank(values, low, rank) {
-  let high = values.length - 1;
-  while (low < high) {
-    const pivot = values[(low + high) >> 1];
-    let left = low;
-    let right = high;
-    while (left <= right) {
-      while (values[left] < pivot) left += 1;
-      while (values[right] > pivot) right -= 1;
-      if (left > right) break;
-      const value = values[left];
-      values[left] = values[right];
-      values[right] = value;
-      left += 1;
-      right -= 1;
-    }
-    if (rank <= right) high = right;
-    else if (rank >= left) low = left;
-    else return;
-  }
+  return { n, ranks };
 }
 
 /**

@@ -1,7 +1,10 @@
 /**
  * The one render loop: panels are drawn at most once per animation frame, only when something changed, and only
- * those on the screen. With reduced motion: discrete frames, twice a second. Slow work (table twins, figures)
- * runs at most twice a second whatever the frames do.
+ * those on the screen. Slow work (table twins, figures) is due at most twice a second whatever the frames do.
+ *
+ * A frame does as much as fits a few milliseconds, at least one panel, and leaves the rest to the next ones; who waited
+ * longest comes first. What a person did shows everywhere in the next frame. With reduced motion: discrete frames,
+ * whole ones, twice a second.
  *
  * @import {View} from "./types.js"
  *
@@ -11,6 +14,8 @@
 
 const CALM_MS = 500;
 export const SLOW_MS = 500;
+/** What a frame may take of the main thread, folding included; a display asks for one every 8 to 16 ms. */
+const BUDGET_MS = 3;
 
 /**
  * @param {() => View} view what panels draw, made once per frame
@@ -18,9 +23,12 @@ export const SLOW_MS = 500;
 export function createLoop(view) {
   /** @type {Set<Panel>} */
   const panels = new Set();
+  /** What is still to be done, longest waiting first. @type {{draw: Set<Panel>, refresh: Set<Panel>}} */
+  const due = { draw: new Set(), refresh: new Set() };
   const calm = window.matchMedia("(prefers-reduced-motion: reduce)");
-  let dirty = false;
+  let whole = true; // the next frame does all that is due
   let asked = false;
+  let charged = 0;
   let drawnAt = -Infinity;
   let slowAt = -Infinity;
   let slowTimer = 0;
@@ -28,7 +36,7 @@ export function createLoop(view) {
   const cost = { frames: 0, lastMs: 0, worstMs: 0, panels: /** @type {Object<string, number>} */ ({}) };
 
   function ask() {
-    if (asked || !dirty) return;
+    if (asked || (!due.draw.size && !due.refresh.size)) return;
     asked = true;
     const wait = calm.matches ? CALM_MS - (performance.now() - drawnAt) : 0;
     if (wait > 0) setTimeout(() => requestAnimationFrame(frame), wait);
@@ -37,34 +45,44 @@ export function createLoop(view) {
 
   function frame() {
     const start = performance.now();
-    asked = false;
-    dirty = false;
+    const until = whole || calm.matches ? Infinity : start + BUDGET_MS - charged;
+    whole = false;
+    charged = 0;
     drawnAt = start;
     const now = view();
-    for (const panel of panels) if (panel.visible) guarded(panel, "draw", now);
+    work("draw", now, until);
     cost.frames += 1;
     cost.lastMs = performance.now() - start;
     if (cost.frames > 10) cost.worstMs = Math.max(cost.worstMs, cost.lastMs);
-    slowly();
+    askSlow();
+    work("refresh", now, until);
+    asked = false;
     ask();
   }
 
-  /** Run the slow half now if it is due, else once it is. */
-  function slowly() {
-    const wait = SLOW_MS - (performance.now() - slowAt);
-    if (wait > 0) {
-      slowTimer ||= setTimeout(slowNow, wait);
-      return;
+  /** @param {"draw" | "refresh"} name @param {View} now @param {number} until at least one is done, others while there is time */
+  function work(name, now, until) {
+    for (const panel of due[name]) {
+      due[name].delete(panel);
+      if (name === "draw" && !panel.visible) continue;
+      guarded(panel, name, now);
+      if (performance.now() >= until) return;
     }
-    slowNow();
   }
 
-  function slowNow() {
+  /** Have the slow half done now if its time has come, else once it has. */
+  function askSlow() {
+    const wait = SLOW_MS - (performance.now() - slowAt);
+    if (wait <= 0) slowDue();
+    else slowTimer ||= setTimeout(slowDue, wait);
+  }
+
+  function slowDue() {
     clearTimeout(slowTimer);
     slowTimer = 0;
     slowAt = performance.now();
-    const now = view();
-    for (const panel of panels) guarded(panel, "refresh", now);
+    for (const panel of panels) if (panel.refresh) due.refresh.add(panel);
+    ask();
   }
 
   /** A fault in one panel must not take the others with it. @param {Panel} panel @param {"draw" | "refresh"} name @param {View} now */
@@ -80,17 +98,26 @@ export function createLoop(view) {
 
   return {
     cost,
+    /** Whether all that changed is on the screen. */
+    get rests() {
+      return !due.draw.size && !due.refresh.size;
+    },
     /** @param {Panel} panel */
     add(panel) {
       panels.add(panel);
     },
+    /** Time that other work took of the next frame's. @param {number} ms */
+    charge(ms) {
+      charged += ms;
+    },
     /** Something changed. */
     invalidate() {
-      dirty = true;
+      for (const panel of panels) due.draw.add(panel);
       ask();
     },
-    /** A person did something: figures and tables follow at once. */
+    /** A person did something: pictures, figures and tables follow at once. */
     invalidateNow() {
+      whole = true;
       slowAt = -Infinity;
       this.invalidate();
     },

@@ -90,9 +90,15 @@ def run(served: Served) -> None:
 
 
 def frames(page: Page, n: int = 2) -> None:
-    """Let the page draw."""
-    for _ in range(n):
-        page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+    """Let the page draw: at least so many frames, and until nothing is left to draw, if that comes."""
+    page.evaluate(
+        """async (n) => {
+          for (let i = 0; i < n || (i < 20 && window.stepscope && !stepscope.rests()); i += 1) {
+            await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+          }
+        }""",
+        n,
+    )
 
 
 def click_cell(page: Page, block: int) -> None:

@@ -8,6 +8,7 @@ import json
 import math
 import random
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -128,13 +129,15 @@ def test_a_percentile_is_a_sample_that_happened(page: Page, samples: list[int], 
     assert call(page, "metrics", f"m.percentile({samples}, {p})") == expected
 
 
-def test_percentiles_of_samples_in_no_order_are_those_of_the_sorted(still: Page) -> None:
+def test_percentiles_of_a_tally_are_those_of_its_samples(still: Page) -> None:
     rng = random.Random(5)
     lists = [[rng.randrange(most) for _ in range(n)] for n in (1, 2, 3, 99, 1000) for most in (1, 7, 10**6)]
+    tallies = [list(Counter(samples).items()) for samples in lists]
     ps = [0, 1, 50, 95, 99, 100]
-    expected = [[sorted(samples)[max(0, math.ceil(p / 100 * len(samples)) - 1)] for p in ps] for samples in lists]
-    assert call(still, "metrics", f"{lists}.map((list) => m.percentilesOf(new Float64Array(list), {ps}))") == expected
-    assert call(still, "metrics", "m.percentilesOf(new Float64Array(0), [50])") == [None]
+    ranks = [[sorted(samples)[max(0, math.ceil(p / 100 * len(samples)) - 1)] for p in ps] for samples in lists]
+    found = call(still, "metrics", f"{json.dumps(tallies)}.map((tally) => m.percentilesOf(new Map(tally), {ps}))")
+    assert found == [{"n": len(lists[i]), "ranks": ranks[i]} for i in range(len(lists))]
+    assert call(still, "metrics", "m.percentilesOf(new Map(), [50])") == {"n": 0, "ranks": [None]}
 
 
 def test_undefined_and_gated_values_give_no_sample(page: Page) -> None:

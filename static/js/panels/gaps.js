@@ -12,7 +12,7 @@
 
 import { classOf } from "../classes.js";
 import { duration, plural } from "../format.js";
-import { samplesIn } from "../gap_window.js";
+import { tallyOf } from "../gap_window.js";
 import { gapWords, meanwhileWords } from "../itl.js";
 import { drawAhead, drawBreaks, drawChosenColumn, drawTicks } from "../marks.js";
 import { percentilesOf } from "../metrics.js";
@@ -39,10 +39,10 @@ export function windowGaps({ history, column, until }, { kind, gaps }) {
   return ofClass(all, kind, history, until);
 }
 
-/** The samples of that window, in no order. @param {KnownView} view @param {Lens} lens */
-export function windowSamples(view, lens) {
-  if (lens.kind) return samplesIn(windowGaps(view, lens));
-  return lens.gaps.samples(view.history, view.column - ITL_STEPS + 1, view.column);
+/** The samples of that window, see `percentilesOf`. @param {KnownView} view @param {Lens} lens */
+export function windowTally(view, lens) {
+  if (lens.kind) return tallyOf(windowGaps(view, lens));
+  return lens.gaps.tally(view.history, view.column - ITL_STEPS + 1, view.column);
 }
 
 /** @param {Lens} lens read at each drawing @returns {Required<Omit<CanvasPanel, "detail" | "mount">>} */
@@ -98,10 +98,10 @@ export function createGaps(lens) {
     hint: ({ choice, gap }, { history }) => (gap ? gapWords(gap, history) : stepHint(choice.column, history)),
 
     summary(view) {
-      const samples = windowSamples(view, lens);
-      const [median, longest] = percentilesOf(samples, [50, 100]);
+      const { n, ranks } = percentilesOf(windowTally(view, lens), [50, 100]);
+      const [median, longest] = ranks;
       if (median === null) return "Gaps between tokens: none yet.";
-      return `Gaps between tokens: median ${duration(median)}, longest ${duration(longest)}, of ${samples.length}.`;
+      return `Gaps between tokens: median ${duration(median)}, longest ${duration(longest)}, of ${n}.`;
     },
 
     /** The longest first: a spike is at the top. */
@@ -168,8 +168,8 @@ function hasGap({ history, column, until }, { kind, gaps }) {
 
 /** From how long on a gap is a spike. @param {Gap[]} gaps */
 function spikeOf(gaps) {
-  const [median] = percentilesOf(samplesIn(gaps), [50]);
-  return SPIKE * (median ?? Infinity);
+  const { ranks } = percentilesOf(tallyOf(gaps), [50]);
+  return SPIKE * (ranks[0] ?? Infinity);
 }
 
 /** @param {Size} size */

@@ -18,10 +18,10 @@ import { createGapWindow } from "../gap_window.js";
 import { finishedUntil } from "../history.js";
 import { keepSettings, readSettings, targetOf } from "../latency_settings.js";
 import { WINDOW, windowOf } from "../latency_window.js";
-import { ENOUGH, percentilesOf, samplesOf } from "../metrics.js";
+import { ENOUGH, percentile, percentilesOf, samplesOf } from "../metrics.js";
 import { goodput, TARGET_RULES } from "../targets.js";
 import { createDots, targetFor, TIMINGS } from "./dots.js";
-import { createGaps, GUTTER, ITL_STEPS, longestWords, windowSamples } from "./gaps.js";
+import { createGaps, GUTTER, ITL_STEPS, longestWords, windowTally } from "./gaps.js";
 
 /** The percentiles that are told. */
 const RANKS = [50, 95, 99];
@@ -100,24 +100,33 @@ export function mountLatency(page) {
 function writeAll(root, select, view, lens, picture) {
   const { kind, targets } = lens;
   const shown = windowOf(view.history, view.until, kind);
-  for (const { name } of TIMINGS) writeLine(find(root, `[data-timing="${name}"]`), Float64Array.from(samplesOf(shown, name)), targetFor(targets, name));
-  writeLine(find(root, '[data-timing="itl"]'), windowSamples(view, lens));
+  for (const { name } of TIMINGS) {
+    const samples = samplesOf(shown, name);
+    const line = find(root, `[data-timing="${name}"]`);
+    writeLine(line, { n: samples.length, ranks: RANKS.map((p) => percentile(samples, p)) });
+    const within = /** @type {HTMLElement | null} */ (line.querySelector(".within")); // some have no target
+    if (within) writeWithin(within, samples, targetFor(targets, name));
+  }
+  writeLine(find(root, '[data-timing="itl"]'), percentilesOf(windowTally(view, lens), RANKS));
   find(root, "[data-goodput]").textContent = goodputWords(goodput(shown, targets), targets);
   offerClasses(select, view, kind);
   const longest = picture === "gaps" ? longestWords(view, lens) : null;
   find(root, ".detail").textContent = [longest, windowWords(shown, kind), TARGET_RULES, kind && CLASS_RULES].filter(Boolean).join(" ");
 }
 
-/** @param {HTMLElement} line @param {Float64Array} samples in any order @param {number | null} target */
-function writeLine(line, samples, target = null) {
-  percentilesOf(samples, RANKS).forEach((value, i) => {
+/** @param {HTMLElement} line @param {{n: number, ranks: Array<number | null>}} percentiles at RANKS */
+function writeLine(line, { n, ranks }) {
+  ranks.forEach((value, i) => {
     const cell = find(line, `.p${RANKS[i]}`);
     write(cell, milliseconds(value));
-    cell.classList.toggle("thin", samples.length < ENOUGH[RANKS[i]]);
+    cell.classList.toggle("thin", n < ENOUGH[RANKS[i]]);
   });
-  write(find(line, ".n"), count(samples.length));
-  const within = line.querySelector(".within");
-  if (within) within.textContent = target === null || !samples.length ? NONE : percent(samples.filter((us) => us <= target).length / samples.length);
+  write(find(line, ".n"), count(n));
+}
+
+/** The share that met its target. @param {HTMLElement} cell @param {number[]} samples @param {number | null} target */
+function writeWithin(cell, samples, target) {
+  write(cell, target === null || !samples.length ? NONE : percent(samples.filter((us) => us <= target).length / samples.length));
 }
 
 /** "92 % · 184 of 200 requests met both". @param {ReturnType<typeof goodput>} judged @param {Targets} targets */
