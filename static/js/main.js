@@ -204,7 +204,6 @@ mountKeys({
 connect({
   frame(frame) {
     if (store.hub !== null && frame.hub !== store.hub) startAnew("The server was started anew; what the old one said is gone.");
-    const start = performance.now();
     const before = { epoch: store.engine?.epoch ?? null, gap: store.engine?.history.gaps.at(-1), resets: store.engine?.history.resets };
     const follows = store.apply(frame);
     const { engine } = store;
@@ -214,13 +213,13 @@ connect({
     if (engine?.state && engine.epoch !== before.epoch) travel.fill(engine);
     else if (engine?.state && gap && gap !== before.gap) travel.fill(engine, Math.max(0, gap.from - 1 - engine.history.base));
     loop.invalidate();
-    loop.charge(performance.now() - start);
     return follows;
   },
   text(items) {
     prompts.take(items);
     loop.invalidate();
   },
+  took: loop.charge,
   phase(phase) {
     store.connection = phase;
     loop.invalidateNow();

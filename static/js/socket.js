@@ -9,9 +9,10 @@ const MAX_DELAY_MS = 8000;
 const SILENCE_MS = 8000;
 
 /**
- * @param {{frame: (frame: Object<string, any>) => boolean, text: (items: any[]) => void,
+ * @param {{frame: (frame: Object<string, any>) => boolean, text: (items: any[]) => void, took: (ms: number) => void,
  *          phase: (phase: "connecting" | "live" | "stale") => void}} on
- *        `frame` returns false when it does not follow the last one; the socket then asks for a fresh key.
+ *        `frame` returns false when it does not follow the last one; the socket then asks for a fresh key. `took`: what a
+ *        message cost, parsing included.
  */
 export function connect(on) {
   let socket = /** @type {WebSocket | null} */ (null);
@@ -30,7 +31,12 @@ export function connect(on) {
       if (last) send({ resume: last });
       if (document.hidden) send({ visible: false });
     });
-    mine.addEventListener("message", (message) => mine === socket && receive(JSON.parse(message.data)));
+    mine.addEventListener("message", ({ data }) => {
+      if (mine !== socket) return;
+      const start = performance.now();
+      receive(JSON.parse(data));
+      on.took(performance.now() - start);
+    });
     mine.addEventListener("close", () => mine === socket && retry());
   }
 
