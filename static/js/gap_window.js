@@ -14,13 +14,14 @@
 
 import { gapsBetween } from "./itl.js";
 
-/** Columns that are kept: a window's and a picture's, and some more. */
+/** Columns that are kept at most. */
 const KEPT = 2048;
 
 export function createGapWindow() {
   let steps = /** @type {History["steps"] | null} */ (null);
   /** By column. @type {Map<number, Known>} */
   const known = new Map();
+  let before = 0; // where the last range began: a picture and a window take turns
 
   /** Work out what is not known of these columns. @param {History} history @param {number} from @param {number} to */
   function learn(history, from, to) {
@@ -28,6 +29,8 @@ export function createGapWindow() {
       known.clear();
       steps = history.steps;
     }
+    const oldest = Math.min(from, before);
+    before = from;
     let first = to + 1;
     for (let column = from; column <= to && first > to; column += 1) if (isNew(history, column)) first = column;
     if (first > to) return;
@@ -37,10 +40,7 @@ export function createGapWindow() {
       if (step) known.set(column, { step, gaps: [], tally: null });
     }
     for (const gap of gapsBetween(history, first, to)) known.get(gap.column)?.gaps.push(gap);
-    for (const column of known.keys()) {
-      if (known.size <= KEPT) break;
-      known.delete(column);
-    }
+    for (const column of known.keys()) if (column < oldest || known.size > KEPT) known.delete(column);
   }
 
   /** @param {History} history @param {number} column */
