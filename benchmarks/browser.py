@@ -32,6 +32,7 @@ ARGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 STAGE = {"width": 1280, "height": 720}
 MIB = 2**20
+FULL_STEPS = 20_000  # by then what the page counts in requests, samples and owners of blocks is full too
 
 Json = dict[str, Any]
 
@@ -100,10 +101,11 @@ class Watched:
         return int(float(found[1]))
 
     def fill(self, seconds: float) -> bool:
-        """Wait until the page has begun to forget its oldest steps, but no longer than this."""
+        """Wait until the page forgets as much as it hears: steps, requests, samples; but no longer than this."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            if self.page.evaluate("Boolean(window.stepscope) && Number.isFinite(stepscope.tape().floor)"):
+            forgets = self.page.evaluate("Boolean(window.stepscope) && Number.isFinite(stepscope.tape().floor)")
+            if forgets and self.step() >= FULL_STEPS:
                 return True
             time.sleep(0.5)
         return False
