@@ -96,3 +96,11 @@ export function write(node, text) {
 export function show(node, shown) {
   if (node.hidden === shown) node.hidden = !shown;
 }
+
+/** What a picture's marks mean now, said in its panel's head. @param {string} panel @param {string} text @param {string} title */
+export function headLabel(panel, text, title) {
+  const label = document.createElement("span");
+  Object.assign(label, { className: "label", textContent: text, title });
+  byId(`title-${panel}`).after(label);
+  return label;
+}

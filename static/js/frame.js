@@ -141,7 +141,7 @@ function watchPointer(canvas, panel, page, size, timed) {
   /** @param {MouseEvent} event @param {{x: number, dragged: boolean}} from */
   function panTo(event, from) {
     if (!from.dragged && Math.abs(event.clientX - from.x) < DRAG_PX) return false;
-    page.axis.pan((from.x - event.clientX) / size.zoom / page.axis.px, page.view().last);
+    page.axis.drag((from.x - event.clientX) / size.zoom, page.view().last);
     press = { x: event.clientX, dragged: true };
     page.onPan();
     return true;
@@ -162,7 +162,7 @@ function watchWheel(canvas, panel, page, size, at, timed) {
       const plot = { left: 0, right: size.width - (panel.gutter ?? 0) };
       if (event.ctrlKey) page.axis.zoom(event.deltaY < 0 ? 1.25 : 0.8, at(event)[0], plot, page.view().last);
       else if (event.shiftKey || Math.abs(sideways) > Math.abs(event.deltaY)) {
-        page.axis.pan(sideways / size.zoom / page.axis.px, page.view().last);
+        page.axis.drag(sideways / size.zoom, page.view().last);
       } else return;
       event.preventDefault();
       page.onPan();

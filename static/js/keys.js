@@ -1,6 +1,6 @@
 /**
- * Keys, never inside inputs. The view: Space holds it, L live, ←/→ step, , . events, / find, Esc clears the choice, digits
- * go to panels. Its look: T theme, P presenter, F full screen, C colour by request. The engine: G gate, S step, M mark.
+ * Keys, never inside inputs. The view: Space holds it, L live, ←/→ step, , . events, + − zoom, / find, Esc clears the choice, digits
+ * go to panels. Its look: T theme, P presenter, F full screen, C colour by request, X steps or time. The engine: G gate, S step, M mark.
  * D compares steps, E exports, ? helps. What `does` lacks, a key does not do.
  */
 
@@ -20,12 +20,16 @@ export function mountKeys(does) {
       ArrowRight: () => does.walk(event.shiftKey ? 10 : 1),
       ",": () => does.jump(-1),
       ".": () => does.jump(1),
+      "+": () => does.zoom(1.25),
+      "=": () => does.zoom(1.25),
+      "-": () => does.zoom(0.8),
       "/": does.find,
       d: does.compare,
       t: does.theme,
       p: does.present,
       f: does.full,
       c: does.owner,
+      x: does.time,
       g: does.gate,
       s: does.step,
       m: does.mark,

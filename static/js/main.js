@@ -18,6 +18,7 @@ import { mountLine } from "./lines.js";
 import { mountMenu } from "./menu.js";
 import { mountOwners } from "./owners.js";
 import { readPalette } from "./palette.js";
+import { createQuiet, watchQuiet } from "./quiet.js";
 import { mountPermalink } from "./permalink.js";
 import { mountBanner } from "./panels/banner.js";
 import { mountHeader } from "./panels/header.js";
@@ -32,6 +33,7 @@ import { createSelection, lit, same } from "./selection.js";
 import { connect } from "./socket.js";
 import { createStore } from "./store.js";
 import { mountTheme } from "./theme.js";
+import { mountTimeAxis } from "./time_axis.js";
 import { createTip } from "./tip.js";
 import { createTravel } from "./travel.js";
 import { createWatch } from "./watch.js";
@@ -44,6 +46,7 @@ store.hub = document.body.dataset.hub ?? null;
 const selection = createSelection();
 const watch = createWatch();
 const axis = createAxis();
+const quiet = createQuiet();
 let palette = /** @type {Palette | null} */ (null);
 
 const theme = mountTheme(() => {
@@ -58,7 +61,8 @@ function view() {
   const state = store.shown;
   const choice = selection.choice;
   const last = engine?.history.last ?? 0;
-  axis.update(last);
+  const quietMs = quiet.ms(store);
+  axis.update(last, engine?.history ?? null, quietMs === null ? 0 : 1000 * quietMs);
   const column = store.held?.column ?? last;
   return {
     store,
@@ -69,6 +73,7 @@ function view() {
     last,
     column,
     until: store.until,
+    quietMs,
     base: engine ? epochAt(engine.history, column).base : 0,
     why: whyNothing(engine),
     axis,
@@ -122,6 +127,7 @@ mountControls(page);
 const later = mountLater(page);
 const menu = mountMenu();
 const owners = mountOwners(page, menu.button("owner"));
+const timeAxis = mountTimeAxis({ axis, loop, view, plot: slotsPlot }, menu.button("time"));
 const presenter = mountPresenter(menu.button("present"));
 
 mountPermalink({ ...page, travel, say, showGaps: () => later.load("latency").then(() => page.latency?.show("gaps")) });
@@ -136,6 +142,14 @@ selection.subscribe((choice) => {
   } else if (!choice && store.held && store.held === stoppedAt) goLive();
   loop.invalidateNow();
 });
+
+/** The axis alone: what is in view grows or shrinks about the moment shown, or about the right edge. @param {number} factor */
+function zoom(factor) {
+  const plot = slotsPlot();
+  const x = store.held ? axis.x(store.held.column + 0.5, plot) : plot.right;
+  axis.zoom(factor, x, plot, view().last);
+  travel.panned();
+}
 
 /** The widest picture with a time axis. */
 function slotsPlot() {
@@ -180,7 +194,7 @@ function exportNow() {
 }
 
 const help = byId("help", HTMLDialogElement);
-const stage = { present: presenter.toggle, full: toggleFullScreen, owner: owners.toggle, find: mountLine("find", find) };
+const stage = { present: presenter.toggle, full: toggleFullScreen, owner: owners.toggle, time: timeAxis.toggle, find: mountLine("find", find) };
 const controls = { mark: mountLine("mark", setMark), export: exportNow };
 menu.mount({ ...stage, ...controls });
 byId("live").addEventListener("click", backToLive);
@@ -192,6 +206,7 @@ mountKeys({
   walk: travel.walk,
   jump: scrubber.jump,
   compare: page.compare.mark,
+  zoom,
   theme: theme.toggle,
   clear: () => (selection.choice ? selection.clear() : page.kv?.close()),
   ...stage,
@@ -208,6 +223,7 @@ connect({
     const follows = store.apply(frame);
     const { engine } = store;
     watch.take(frame, engine);
+    quiet.take(frame, engine);
     if (engine?.state && engine.epoch === before.epoch && engine.history.resets !== before.resets) startAnew("The stage was reset.");
     const gap = engine?.history.gaps.at(-1);
     if (engine?.state && engine.epoch !== before.epoch) travel.fill(engine);
@@ -266,4 +282,5 @@ function momentOf({ store, column, base, last }) {
   rests: () => loop.rests,
   cost: () => structuredClone(loop.cost),
 });
+watchQuiet({ quiet, store, loop });
 loop.invalidate();

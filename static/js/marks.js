@@ -7,6 +7,7 @@
 
 import { count, NONE } from "./format.js";
 import { stepNumber } from "./history.js";
+import { timeTicks } from "./time_ticks.js";
 
 /**
  * An outlined cell, crisp at any pixel ratio.
@@ -55,7 +56,8 @@ export function endCap(g, x, y, height, reason, palette) {
  * @param {Canvas} g @param {Plot} plot @param {number} top @param {number} bottom @param {Pick<KnownView, "axis" | "palette" | "until">} view
  */
 export function drawAhead(g, plot, top, bottom, { axis, palette, until }) {
-  const x = Math.max(plot.left, axis.x(Math.ceil(until), plot));
+  if (until === Infinity) return;
+  const x = Math.max(plot.left, axis.end(Math.ceil(until) - 1, plot));
   if (x >= plot.right) return;
   g.globalAlpha = 0.72;
   g.fillStyle = palette.well;
@@ -72,14 +74,15 @@ export function drawAhead(g, plot, top, bottom, { axis, palette, until }) {
 export function drawBreaks(g, plot, top, bottom, { axis, history, palette }) {
   for (const gap of history.gaps) {
     const from = Math.max(plot.left, axis.x(gap.from, plot));
-    const to = Math.min(plot.right, axis.x(gap.to + 1, plot));
+    const to = Math.min(plot.right, axis.end(gap.to, plot));
     if (to <= from) continue;
     g.fillStyle = palette.hatch.gap;
     g.fillRect(from, top, to - from, bottom - top);
   }
   for (const { at } of history.epochs) {
+    if (axis.timed && at > -Infinity) drawNoTime(g, plot, top, bottom, axis.x(at, plot), axis.end(at, plot), palette);
     const x = axis.x(at + 0.5, plot);
-    if (x < plot.left || x > plot.right) continue;
+    if (!(x >= plot.left && x <= plot.right)) continue;
     g.fillStyle = palette.fault;
     g.fillRect(x, top, 1, bottom - top);
     g.textAlign = "right";
@@ -87,8 +90,24 @@ export function drawBreaks(g, plot, top, bottom, { axis, history, palette }) {
   }
 }
 
-/** Step numbers along the bottom. @param {Canvas} g @param {Plot} plot @param {number} y @param {KnownView} view */
+/** Between two engines: their clocks are not comparable. @param {Canvas} g @param {Plot} plot @param {number} top @param {number} bottom @param {number} from @param {number} to @param {Palette} palette */
+function drawNoTime(g, plot, top, bottom, from, to, palette) {
+  const start = Math.max(plot.left, from);
+  g.fillStyle = palette.hatch.gap;
+  if (to > start) g.fillRect(start, top, Math.min(plot.right, to) - start, bottom - top);
+}
+
+/** Step numbers along the bottom, or seconds of the engine. @param {Canvas} g @param {Plot} plot @param {number} y @param {KnownView} view */
 export function drawTicks(g, plot, y, { axis, history, palette }) {
+  if (axis.timed) {
+    for (const { x, text } of timeTicks(axis, plot)) {
+      g.fillStyle = palette.muted;
+      g.fillRect(Math.round(x), y - 7, 1, 3);
+      g.textAlign = "center";
+      g.fillText(text, x, y);
+    }
+    return;
+  }
   const { from, to } = axis.span(plot);
   const every = [5, 10, 20, 50, 100, 200, 500].find((n) => n * axis.px >= 76) ?? 1000;
   g.fillStyle = palette.muted;
@@ -109,8 +128,9 @@ export function drawTicks(g, plot, y, { axis, history, palette }) {
 export function drawChosenColumn(g, plot, top, bottom, { axis, lit, palette }) {
   if (lit.column === null) return;
   const x = axis.x(lit.column, plot);
-  if (x < plot.left - axis.px || x > plot.right) return;
-  hollow(g, x - 1, top, axis.px + 1, bottom - top, palette.fg, 1);
+  const width = Math.max(1, axis.width(lit.column));
+  if (x < plot.left - width || x > plot.right) return;
+  hollow(g, x - 1, top, width + 1, bottom - top, palette.fg, 1);
 }
 
 /** Words that stay legible over lines. @param {Canvas} g @param {string} words @param {number} x @param {number} y @param {Palette} palette */

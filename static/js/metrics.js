@@ -153,3 +153,8 @@ export function deviceShare(steps) {
   }
   return wall ? device / wall : null;
 }
+
+/** Whether a hand is on the gate: paused, counted or slowed. @param {State | null | undefined} state */
+export function byHand(state) {
+  return state !== null && state !== undefined && (state.gate.state === "paused" || state.gate.per_second !== null);
+}

@@ -5,10 +5,11 @@
  */
 
 import { keepSetting, setting } from "./address.js";
-import { byId } from "./dom.js";
+import { headLabel } from "./dom.js";
 
 export const OWNER_HUES = 8;
 const PANELS = ["slots", "kv"];
+const TITLE = `Hue says whose it is: ${OWNER_HUES} hues in turn, by the request's number. Phase is shape: block and dot, solid and dotted. C changes it back.`;
 
 /** @param {string} id of a request @returns {number} 0 … OWNER_HUES − 1 */
 export function ownerHue(id) {
@@ -32,7 +33,7 @@ export function blockInks(id, { byOwner, palette }) {
 
 /** @param {{loop: import("./render.js").Loop}} page @param {HTMLElement} button shows whether it is on */
 export function mountOwners({ loop }, button) {
-  const labels = PANELS.map(headLabel);
+  const labels = PANELS.map((panel) => headLabel(panel, "colour: request", TITLE));
   const mode = {
     on: setting("colour") === "owner",
     toggle() {
@@ -49,15 +50,4 @@ export function mountOwners({ loop }, button) {
   }
   show();
   return mode;
-}
-
-/** Says in a panel's head what hue means there. */
-/** @param {string} panel */
-function headLabel(panel) {
-  const label = document.createElement("span");
-  label.className = "label";
-  label.textContent = "colour: request";
-  label.title = `Hue says whose it is: ${OWNER_HUES} hues in turn, by the request's number. Phase is shape: block and dot, solid and dotted. C changes it back.`;
-  byId(`title-${panel}`).after(label);
-  return label;
 }

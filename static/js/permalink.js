@@ -15,6 +15,7 @@
  * @property {boolean} gaps              the Latency panel shows gaps
  * @property {number | null} right       step at the right edge of the axis
  * @property {number | null} px          width of a step on the axis
+ * @property {number | null} pxs         of a second, in time
  */
 
 import { epochAt } from "./history.js";
@@ -33,7 +34,8 @@ export function hashOf({ engine, history, store, choice, axis, page }) {
   if (choice) fields.set("choose", `${choice.kind}:${choice.kind === "step" ? choice.column - epoch.base : choice.id}`);
   if (page.compare.a !== null && page.compare.a >= epoch.base) fields.set("a", String(page.compare.a - epoch.base));
   if (page.latency?.view === "gaps") fields.set("latency", "gaps");
-  if (axis.chosen) fields.set("px", String(axis.px));
+  if (axis.timed && axis.scaleChosen) fields.set("pxs", String(Math.round(axis.scale * 1e6)));
+  else if (!axis.timed && axis.chosen) fields.set("px", String(axis.px));
   return `#${fields.toString().replaceAll("%3A", ":")}`;
 }
 
@@ -53,6 +55,7 @@ export function placeOf(hash) {
     gaps: fields.get("latency") === "gaps",
     right: whole(fields.get("right")),
     px: whole(fields.get("px")),
+    pxs: whole(fields.get("pxs")),
   };
 }
 
@@ -100,7 +103,7 @@ export function mountPermalink({ loop, selection, axis, compare, travel, view, s
       goLive();
       return;
     }
-    axis.place(base + Math.min(place.right ?? place.step + 1, last + 1 - base), place.px);
+    axis.place(base + Math.min(place.right ?? place.step + 1, last + 1 - base), place.px, place.pxs);
     travel.goTo(base + place.step, place.settled);
   }
 

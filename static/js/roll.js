@@ -7,6 +7,8 @@
  * @typedef {OffscreenCanvasRenderingContext2D} Paper
  */
 
+import { createTimeRoll } from "./roll_time.js";
+
 /** Two looks are the same when each of their parts is: numbers, strings, or the same palette. @param {unknown[]} one @param {unknown[]} other */
 function differs(one, other) {
   return one.length !== other.length || one.some((part, i) => part !== other[i]);
@@ -15,6 +17,7 @@ function differs(one, other) {
 export function createRoll() {
   const canvas = new OffscreenCanvas(1, 1);
   const paper = /** @type {Paper} */ (canvas.getContext("2d"));
+  const drawInTime = createTimeRoll();
   /** What is painted at each place; a column's place is its number modulo the places. @type {Array<Step | null>} */
   let painted = [];
   let look = /** @type {unknown[]} */ ([]);
@@ -27,14 +30,14 @@ export function createRoll() {
     Object.assign(canvas, { width: places * width, height });
   }
 
-  /** Paint a column at its place, unless it is there. @param {number} place @param {Step | null} step @param {number} scale @param {number} width @param {(g: Paper, step: Step) => void} paint */
-  function paintAt(place, step, scale, width, paint) {
+  /** Paint a column at its place, unless it is there. @param {number} place @param {Step | null} step @param {number} scale @param {number} width @param {number} px @param {(g: Paper, step: Step, px: number) => void} paint */
+  function paintAt(place, step, scale, width, px, paint) {
     if (painted[place] === step) return;
     painted[place] = step;
     paper.setTransform(1, 0, 0, 1, 0, 0);
     paper.clearRect(place * width, 0, width, canvas.height);
     paper.setTransform(scale, 0, 0, scale, place * width, 0);
-    if (step) paint(paper, step);
+    if (step) paint(paper, step, px);
   }
 
   return {
@@ -43,19 +46,24 @@ export function createRoll() {
      * @param {{left: number, right: number, top: number, bottom: number}} area in CSS pixels
      * @param {KnownView} view
      * @param {unknown[]} setting what the look of a column depends on besides its step and the palette
-     * @param {(g: Paper, step: Step) => void} paint one column, from x = 0 to the
-     *        axis' px and y = 0 to the area's height
+     * @param {(g: Paper, step: Step, px: number) => void} paint one column, from x = 0 to px and y = 0 to the area's
+     *        height
      */
-    draw(g, area, { axis, byOwner, history, palette, lit }, setting, paint) {
+    draw(g, area, view, setting, paint) {
+      const { axis, byOwner, history, palette, lit } = view;
+      const lights = lit.any ? [...lit.requests].join() : "";
+      if (axis.timed) {
+        drawInTime(g, area, view, [palette, byOwner, lights, ...setting], paint);
+        return;
+      }
       const scale = g.getTransform().a;
       const width = Math.ceil(axis.px * scale);
       const places = Math.ceil((area.right - area.left) / axis.px) + 2;
-      const lights = lit.any ? [...lit.requests].join() : "";
       const height = Math.max(1, Math.round((area.bottom - area.top) * scale));
       prepare([places, axis.px, scale, height, palette, byOwner, lights, ...setting], places, width, height);
       const first = Math.max(0, axis.span(area).from);
       const end = Math.ceil(axis.right);
-      for (let column = first; column < end; column += 1) paintAt(column % places, history.steps.get(column) ?? null, scale, width, paint);
+      for (let column = first; column < end; column += 1) paintAt(column % places, history.steps.get(column) ?? null, scale, width, axis.px, paint);
       Object.assign(g, { imageSmoothingEnabled: false, globalAlpha: 1 });
       // Whole pixels: neighbours are copied together, up to where the places begin again. Else each is put on one.
       const together = width === axis.px * scale ? places : 1;

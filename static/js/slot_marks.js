@@ -15,15 +15,15 @@ import { ownerHue } from "./owners.js";
 /** How strong a mark is that is not lit while something else is. */
 const DIM = 0.25;
 
-/** What the slots do in one step, from x = 0. @param {Paper} g @param {Lines} lines @param {Step} step @param {KnownView} view */
-export function drawSlots(g, lines, step, view) {
+/** What the slots do in one step, from x = 0 to px. @param {Paper} g @param {Lines} lines @param {Step} step @param {number} px @param {KnownView} view */
+export function drawSlots(g, lines, step, px, view) {
   if (lines.dense) {
-    drawDense(g, lines, step, view);
+    drawDense(g, lines, step, px, view);
     return;
   }
   const marks = newMarks();
-  collect(marks, 0, lines, step, view);
-  drawMarks(g, marks, lines, view);
+  collect(marks, 0, lines, step, px, view);
+  drawMarks(g, marks, lines, px, view);
 }
 
 /** One path per kind of mark, and per hue: a thousand marks cost a handful of fills. */
@@ -33,10 +33,11 @@ function newMarks() {
   return { decode: byHue(), prefill: byHue(), dimDecode: byHue(), dimPrefill: byHue(), idle: new Path2D(), wanted: new Path2D(), held: new Path2D(), right: new Path2D(), wrong: new Path2D() };
 }
 
-/** @param {Marks} marks @param {number} x @param {Lines} lines @param {Step} step @param {KnownView} view */
-function collect(marks, x, lines, step, { axis, byOwner, lit }) {
+/** @param {Marks} marks @param {number} x @param {Lines} lines @param {Step} step @param {number} px @param {KnownView} view */
+function collect(marks, x, lines, step, px, { axis, byOwner, lit }) {
   const busy = new Set(step.skipped);
-  const width = Math.max(1, axis.px - 1);
+  const width = Math.max(1, px - 1);
+  const reach = axis.timed ? Math.max(0, width - dotSize(width, lines.height)) / 2 : 0; // in time a dot lasts as long as its step
   const middle = (/** @type {number} */ slot) => lines.top + (slot + 0.5) * lines.height;
   for (const row of step.rows) {
     busy.add(row.slot);
@@ -48,16 +49,17 @@ function collect(marks, x, lines, step, { axis, byOwner, lit }) {
       ((dim ? marks.dimPrefill : marks.prefill)[hue] ??= new Path2D()).rect(x, y - height / 2, width, height);
     } else {
       const path = ((dim ? marks.dimDecode : marks.decode)[hue] ??= new Path2D());
-      path.moveTo(x + width / 2, y); // a dot is a round-capped line of no length
-      path.lineTo(x + width / 2, y);
+      path.moveTo(x + width / 2 - reach, y); // a dot is a round-capped line of no length
+      path.lineTo(x + width / 2 + reach, y);
       if (row.drafted && !dim) collectGuesses(marks, row, x, width, y, lines.height);
     }
   }
   for (const slot of step.skipped) marks.held.rect(x, middle(slot) - 0.5, width, 1);
   const cell = Math.max(2, Math.min(width, lines.height - 4, 6));
+  const wide = axis.timed ? Math.max(cell, width - 1) : cell;
   const idle = step.waiting.length ? marks.wanted : marks.idle;
   for (let slot = 0; slot < step.num_slots; slot += 1) {
-    if (!busy.has(slot)) idle.rect(x + (width - cell) / 2 + 0.5, middle(slot) - cell / 2 + 0.5, cell - 1, cell - 1);
+    if (!busy.has(slot)) idle.rect(x + (width - wide) / 2 + 0.5, middle(slot) - cell / 2 + 0.5, wide - 1, cell - 1);
   }
 }
 
@@ -68,8 +70,8 @@ const HELD = 3;
 const DECODE = 4;
 const PREFILL = 5;
 
-/** A step of many slots: what the slots at each pixel do, runs of one kind as one bar. @param {Paper} g @param {Lines} lines @param {Step} step @param {KnownView} view */
-function drawDense(g, lines, step, { axis, byOwner, lit, palette }) {
+/** A step of many slots: what the slots at each pixel do, runs of one kind as one bar. @param {Paper} g @param {Lines} lines @param {Step} step @param {number} px @param {KnownView} view */
+function drawDense(g, lines, step, px, { byOwner, lit, palette }) {
   const kinds = new Uint8Array(Math.ceil(lines.slots * lines.height));
   const set = (/** @type {number} */ slot, /** @type {number} */ kind) => {
     const y = Math.floor(slot * lines.height);
@@ -87,7 +89,7 @@ function drawDense(g, lines, step, { axis, byOwner, lit, palette }) {
     set(slot, HELD);
   }
   for (let slot = 0; slot < step.num_slots; slot += 1) if (!busy[slot]) set(slot, IDLE);
-  const width = Math.max(1, axis.px - 1);
+  const width = Math.max(1, px - 1);
   /** @type {[number, number, string]} from where, how wide, which colour */
   const idle = [Math.floor(width / 2), 1, step.waiting.length ? palette.muted : palette.idle];
   const [prefill, decode] = byOwner ? [palette.fg, palette.muted] : [palette.prefill, palette.decode]; // no room for hues
@@ -118,9 +120,9 @@ function dotSize(width, height) {
   return Math.max(2, Math.min(width, height / 1.5, 8));
 }
 
-/** @param {Paper} g @param {Marks} marks @param {Lines} lines @param {KnownView} view */
-function drawMarks(g, marks, lines, view) {
-  const { axis, byOwner, palette } = view;
+/** @param {Paper} g @param {Marks} marks @param {Lines} lines @param {number} px @param {KnownView} view */
+function drawMarks(g, marks, lines, px, view) {
+  const { byOwner, palette } = view;
   const prefill = byOwner ? palette.owners : [palette.prefill];
   const decode = byOwner ? palette.owners : [palette.decode];
   fillEach(g, marks.prefill, prefill);
@@ -136,7 +138,7 @@ function drawMarks(g, marks, lines, view) {
   g.fillStyle = byOwner ? palette.fg : palette.decode;
   g.fill(marks.right);
   g.lineCap = "round";
-  g.lineWidth = dotSize(axis.px - 1, lines.height);
+  g.lineWidth = dotSize(px - 1, lines.height);
   strokeEach(g, marks.decode, decode);
   g.globalAlpha = DIM;
   fillEach(g, marks.dimPrefill, prefill);

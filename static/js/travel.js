@@ -70,8 +70,9 @@ export function createTravel({ store, selection, axis, loop, plot }) {
   function walk(by) {
     const history = store.engine?.history;
     if (!history) return;
-    const until = Math.min(store.until, history.last + 1);
-    const from = by < 0 ? Math.ceil(until - 0.5) : Math.ceil(until) - 1;
+    const { held, until } = store;
+    const now = held ? held.column : history.last; // live: after the newest step, with all that was said of it
+    const from = by < 0 && held?.visited ? Math.ceil(until - 0.5) : held?.visited ? Math.ceil(until) - 1 : now;
     const column = knownStep(history, from + by, Math.sign(by));
     if (column !== null) show(column);
   }

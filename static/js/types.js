@@ -238,6 +238,7 @@
  * @property {number} last          newest column
  * @property {number} column        of the moment shown
  * @property {number} until         boundaries above it lie ahead of the moment shown
+ * @property {number | null} quietMs for how long a step that is due was not heard of; see quiet.js
  * @property {number} base          column of step 0 in its epoch
  * @property {string} why           there is nothing to draw
  * @property {Axis} axis

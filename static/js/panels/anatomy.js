@@ -41,7 +41,7 @@ export const anatomy = {
     const bottom = size.height - TICKS;
     const top = niceCeiling(longest(view, plot));
     drawScale(g, plot, { top: TOP, bottom }, top, palette);
-    const paint = (/** @type {OffscreenCanvasRenderingContext2D} */ paper, /** @type {Step} */ step) => drawStack(paper, 0, view.axis.px, bottom, (bottom - TOP) / top, step, palette);
+    const paint = (/** @type {OffscreenCanvasRenderingContext2D} */ paper, /** @type {Step} */ step, /** @type {number} */ px) => drawStack(paper, 0, px, bottom, (bottom - TOP) / top, step, palette);
     roll.draw(g, { ...plot, top: 0, bottom }, view, [top], paint);
     drawAhead(g, plot, TOP, bottom, view);
     drawBreaks(g, plot, TOP, bottom, view);
@@ -98,8 +98,9 @@ function plotOf(size) {
 
 /** The wall time of the longest step in view. @param {KnownView} view @param {Plot} plot */
 function longest({ axis, history }, plot) {
+  const { from, to } = axis.span(plot);
   let us = 1000;
-  for (let column = Math.ceil(axis.span(plot).from); column < axis.right; column += 1) us = Math.max(us, history.steps.get(column)?.wall_us ?? 0);
+  for (let column = Math.ceil(from); column <= to; column += 1) us = Math.max(us, history.steps.get(column)?.wall_us ?? 0);
   return us;
 }
 
@@ -145,7 +146,7 @@ function drawMarked(g, plot, bottom, column, { axis, palette }) {
   g.strokeStyle = palette.fg;
   g.lineWidth = 1;
   g.setLineDash([3, 3]);
-  g.strokeRect(x - 0.5, TOP + 0.5, axis.px, bottom - TOP - 1);
+  g.strokeRect(x - 0.5, TOP + 0.5, axis.width(column), bottom - TOP - 1);
   g.setLineDash([]);
   g.fillStyle = palette.fg;
   g.textAlign = "right";

@@ -193,13 +193,13 @@ function drawPrefill(g, plot, bottom, { axis, history, palette }) {
   g.fillStyle = palette.muted;
   g.fillText("prefill", plot.left - 6, bottom - PREFILL / 2 + 2);
   g.fillStyle = palette.prefill;
-  const width = Math.max(1, axis.px - 1);
-  for (let column = axis.span(plot).from; column < axis.right; column += 1) {
+  const { from, to } = axis.span(plot);
+  for (let column = from; column <= to; column += 1) {
     const step = history.steps.get(column);
     const x = axis.x(column, plot);
     if (!step?.num_prefill_tokens || x < plot.left) continue;
     const height = Math.max(2, (PREFILL - 5) * Math.sqrt(Math.min(1, step.num_prefill_tokens / step.token_budget)));
-    g.fillRect(x, bottom - height, width, height);
+    g.fillRect(x, bottom - height, Math.max(1, axis.width(column) - 1), height);
   }
 }
 
@@ -216,7 +216,7 @@ function drawTraces(g, gaps, { band, most, spike }, plot, { axis, palette, lit, 
     before.set(gap.request, { column: gap.column, x, y, since: gap.since });
     g.globalAlpha = chosen?.any && !chosen.requests.has(gap.request) ? 0.2 : 1;
     if (next && next.since === gap.column) drawLine(g, x, y, next.x, next.y, chosen?.requests.has(gap.request) ? 2 : 1);
-    drawMark(g, x, y, gap.us >= spike, Math.min(2.2, axis.px / 3));
+    drawMark(g, x, y, gap.us >= spike, axis.timed ? 2.2 : Math.min(2.2, axis.px / 3));
   }
   g.globalAlpha = 1;
 }

@@ -11,7 +11,7 @@ import { byData, byId, field as fieldIn, find, findAll, show, write } from "../d
 import { keepDrafts } from "../drafts.js";
 import { breakWords, conditionWords, explainStep, hitWords } from "../explain.js";
 import { count, plural, requestName } from "../format.js";
-import { byHand } from "./header.js";
+import { byHand } from "../metrics.js";
 
 /** A list of breakpoints just asked for is shown until the engine has said it, but no longer than this. */
 const BELIEVED_MS = 2000;

@@ -10,8 +10,9 @@
 import { byData, byId, findAll, show, write } from "../dom.js";
 import { count, duration, milliseconds, percent, plural, rate, statusWords } from "../format.js";
 import { newestSteps, stepNumber } from "../history.js";
+import { quietWords } from "../quiet.js";
 import { windowSamples } from "../latency_window.js";
-import { brokenInvariant, percentile, poolUse, rates, RATE_WINDOW_US } from "../metrics.js";
+import { brokenInvariant, byHand, percentile, poolUse, rates, RATE_WINDOW_US } from "../metrics.js";
 
 /** @param {Pick<Page, "loop">} page */
 export function mountHeader(page) {
@@ -53,12 +54,9 @@ function showStatus(parts, view) {
   show(parts.pause, !paused);
   show(parts.run, paused);
   show(parts.stale, store.connection === "stale");
+  show(parts.quiet, view.quietMs !== null);
+  write(parts.quiet, view.quietMs === null ? "" : quietWords(view.quietMs));
   showLive(parts.live, view);
-}
-
-/** Whether a hand is on the gate: paused, counted or slowed. @param {State | null | undefined} state */
-export function byHand(state) {
-  return state !== null && state !== undefined && (state.gate.state === "paused" || state.gate.per_second !== null);
 }
 
 /** The board's figures are those of the moment shown: when that is held, it says which. @param {HTMLElement[]} labels @param {View} view */

@@ -14,7 +14,9 @@
 import { count, endedWords, duration, NONE, plural, requestName } from "../format.js";
 import { drawFlags } from "../flags.js";
 import { lastSteps } from "../history.js";
-import { drawAhead, drawBreaks, drawChosenColumn, drawTicks, endCap, outputShare } from "../marks.js";
+import { drawAhead, drawBreaks, drawChosenColumn, drawTicks, endCap, outputShare, write } from "../marks.js";
+import { drawLongSteps } from "../long_steps.js";
+import { quietWords } from "../quiet.js";
 import { createRoll } from "../roll.js";
 import { drawSlots } from "../slot_marks.js";
 
@@ -22,6 +24,7 @@ const LEFT = 24;
 export const GUTTER = 94;
 const BUDGET = 30;
 const GAP = 8;
+const LONG_AT = 8; // where long steps are told
 const TICKS = 15;
 /** Rows lower than this have no room for marks of their own. */
 const LOWEST = 3;
@@ -52,6 +55,8 @@ export const slots = {
     drawBreaks(g, plot, 0, lines.bottom, view);
     drawChosenColumn(g, plot, 0, lines.bottom, view);
     drawNow(g, plot, lines, view);
+    drawLongSteps(g, plot, LONG_AT, view);
+    drawQuiet(g, plot, lines, view);
     drawTicks(g, plot, size.height - TICKS / 2, view);
   },
 
@@ -79,16 +84,18 @@ export const slots = {
   summary(view) {
     const step = view.state?.last_step;
     if (!step) return "Slots: no step yet.";
-    return `Slots: step ${step.step}, ${step.rows.length} of ${view.state.config.max_num_seqs} slots busy, ${budgetWords(step)}.`;
+    const quiet = view.quietMs === null ? "" : ` ${quietWords(view.quietMs)},`;
+    return `Slots: step ${step.step},${quiet} ${step.rows.length} of ${view.state.config.max_num_seqs} slots busy, ${budgetWords(step)}.`;
   },
 
   twin(view) {
     return {
-      columns: ["step", "prefill tok", "decode tok", "budget", "busy slots", "rows", "guesses right", "ended because", "marks after it"],
+      columns: ["step", "took", "prefill tok", "decode tok", "budget", "busy slots", "rows", "guesses right", "ended because", "marks after it"],
       rows: lastSteps(view.history, view.column, 40).map(([column, step]) => ({
         choice: { kind: "step", column },
         cells: [
           count(step.step),
+          duration(step.wall_us),
           count(step.num_prefill_tokens),
           count(step.num_decode_tokens),
           count(step.token_budget),
@@ -133,7 +140,8 @@ function plotOf(size) {
 /** As many rows as there are slots, and were in the steps in view: the number can be changed while it runs. @param {Size} size @param {Plot} plot @param {KnownView} view */
 function linesOf(size, plot, { axis, history, state }) {
   let slots = state.config.max_num_seqs;
-  for (let column = axis.span(plot).from; column < axis.right; column += 1) {
+  const { from, to } = axis.span(plot);
+  for (let column = from; column <= to; column += 1) {
     slots = Math.max(slots, history.steps.get(column)?.top_slot ?? 0);
   }
   const top = BUDGET + GAP;
@@ -158,15 +166,14 @@ function drawRows(g, plot, lines, { palette, state }) {
 
 /** @param {Canvas} g @param {Plot} plot @param {Lines} lines @param {KnownView} view */
 function drawColumns(g, plot, lines, view) {
-  const { axis } = view;
   g.save();
   g.beginPath();
   g.rect(plot.left, 0, plot.right - plot.left, lines.bottom);
   g.clip();
   drawLimit(g, plot, view);
-  roll.draw(g, { ...plot, top: 0, bottom: lines.bottom }, view, [lines.slots, lines.height], (paper, step) => {
-    drawBudget(paper, 0, axis.px, step, view);
-    drawSlots(paper, lines, step, view);
+  roll.draw(g, { ...plot, top: 0, bottom: lines.bottom }, view, [lines.slots, lines.height], (paper, step, px) => {
+    drawBudget(paper, 0, px, step, view);
+    drawSlots(paper, lines, step, px, view);
   });
   g.restore();
 }
@@ -204,7 +211,7 @@ function drawEnds(g, plot, lines, { axis, history, palette }) {
     if (lane.end && lane.end.at < from) continue;
     for (const { slot, to, out } of lane.stays) {
       if (slot === null || to === null || to > axis.right) continue;
-      const x = axis.x(to, plot);
+      const x = out === "preempted" ? axis.x(to, plot) : axis.end(to - 1, plot);
       if (x < plot.left) continue;
       const y = lines.top + (slot + 0.5) * lines.height;
       if (out === "preempted") notch(g, x, y, lines.dense ? 8 : lines.height, palette);
@@ -233,6 +240,19 @@ function drawNow(g, plot, lines, view) {
     g.fillStyle = view.lit.any && !view.lit.requests.has(id) ? view.palette.muted : view.palette.fg;
     g.fillText(`${requestName(id)} ${outputShare(view.state.requests[id])}`, plot.right + 8, lines.top + (slot + 0.5) * lines.height);
   }
+}
+
+/** At the live edge: that a step is long in coming. In time, what has passed of it stands open. @param {Canvas} g @param {Plot} plot @param {Lines} lines @param {KnownView} view */
+function drawQuiet(g, plot, lines, { axis, store, last, quietMs, palette }) {
+  if (quietMs === null || store.held) return;
+  const x = Math.min(plot.right - 1, axis.end(last, plot));
+  g.strokeStyle = palette.fg;
+  g.lineWidth = 1;
+  g.setLineDash([3, 3]);
+  g.strokeRect(Math.max(plot.left, x) + 0.5, 0.5, plot.right - Math.max(plot.left, x), lines.bottom - 1);
+  g.setLineDash([]);
+  g.textAlign = "right";
+  write(g, quietWords(quietMs), plot.right - 6, BUDGET + 2, palette);
 }
 
 /** @param {KnownView} view */

@@ -25,6 +25,9 @@ const TICKS = 15;
 const TOP = 4;
 /** Rows closer than this have no room for more than a name. */
 const DENSE = 14;
+/** So far from a lane's beginning it is still hit, and so far from its end its label. */
+const NEAR = 12;
+const LABEL = 200;
 /** Columns at least so wide have room for the number of a chunk. */
 const WIDE = 13;
 
@@ -74,8 +77,8 @@ export const timeline = {
     if (y > size.height - TICKS) return view.history.steps.has(column) ? { choice: { kind: "step", column } } : null;
     const lines = linesOf(size, plot, view);
     const row = Math.floor((y - TOP) / lines.height);
-    const at = x > plot.right ? view.axis.right - 0.5 : column + 0.5;
-    const lane = lanesInView(view, plot, lines).findLast((each) => each.row === row && each.arrive - 1 <= at && at <= endOf(each, view) + 20);
+    const near = (/** @type {Lane} */ each) => arrivalOf(each, plot, view) - NEAR <= Math.min(x, plot.right) && x <= endX(each, plot, view) + LABEL;
+    const lane = lanesInView(view, plot, lines).findLast((each) => each.row === row && near(each));
     if (!lane) return null;
     const mark = view.history.steps.get(column)?.rows.find((each) => each.request === lane.id) ?? null;
     return { choice: { kind: "request", id: lane.id }, lane, mark, column };
@@ -186,8 +189,8 @@ function drawWaits(g, lane, lines, plot, view) {
   fade(g, lane, view);
   lane.waits.forEach((wait, i) => {
     // Admitted by the very next step, a request would have waited no width at all: show that it did arrive.
-    const start = axis.x(wait.from, plot) - (i === 0 ? Math.max(4, axis.px * 0.8) : 0);
-    const stop = axis.x(wait.to ?? axis.right, plot);
+    const start = i > 0 ? axis.x(wait.from, plot) : arrivalOf(lane, plot, view) - (axis.timed ? 4 : Math.max(4, axis.px * 0.8));
+    const stop = wait.to === null ? plot.right : axis.x(wait.to, plot);
     if (wait.kind === "queued") {
       hollow(g, start, y, stop - start - 1, h, palette.idle, 1);
       return;
@@ -199,14 +202,24 @@ function drawWaits(g, lane, lines, plot, view) {
   });
 }
 
+/** In time, when it arrived; else the boundary. @param {Lane} lane @param {Plot} plot @param {KnownView} view */
+function arrivalOf(lane, plot, { axis }) {
+  return axis.moment(lane.arrive, lane.late ? null : lane.facts.arrival_us, plot);
+}
+
+/** @param {Lane} lane @param {Plot} plot @param {KnownView} view */
+function endX(lane, plot, { axis }) {
+  return lane.end ? Math.min(plot.right, axis.end(lane.end.at - 1, plot)) : plot.right;
+}
+
 /** Prefill chunks and decode ticks, straight from the steps' rows. @param {Canvas} g @param {Lines} lines @param {Plot} plot @param {KnownView} view */
 function drawWork(g, lines, plot, view) {
   const { axis, history, palette } = view;
   const h = bandHeight(lines);
-  const width = Math.max(1, axis.px - 1);
-  const tick = Math.max(1.5, Math.min(3, axis.px * 0.45));
   const area = { ...plot, top: 0, bottom: TOP + (lines.shown + 1) * lines.height };
-  roll.draw(g, area, view, [lines.height, lines.shown], (paper, { rows }) => {
+  roll.draw(g, area, view, [lines.height, lines.shown], (paper, { rows }, px) => {
+    const width = Math.max(1, px - 1);
+    const tick = Math.max(1.5, Math.min(3, px * 0.45));
     for (const row of rows) {
       const lane = history.lanes.get(row.request);
       if (!lane || lane.row > lines.shown) continue;
@@ -214,18 +227,25 @@ function drawWork(g, lines, plot, view) {
       const y = middle(lane, lines);
       paper.fillStyle = row.phase === "prefill" ? palette.prefill : palette.decode;
       if (row.phase === "prefill") paper.fillRect(0, y - h / 2, width, h);
-      else drawTick(paper, (axis.px - tick) / 2, y, tick, row.accepted > 0 ? h : h * 0.6);
+      else {
+        // In time a token's tick stands where its step ended, at the end of what it took.
+        if (axis.timed && width > 6) paper.fillRect(0, y - 0.5, width, 1);
+        drawTick(paper, axis.timed ? px - tick : (px - tick) / 2, y, tick, row.accepted > 0 ? h : h * 0.6);
+      }
     }
     paper.globalAlpha = 1;
   });
-  if (axis.px >= WIDE && lines.height >= DENSE) drawChunkNumbers(g, lines, plot, width, view);
+  if ((axis.timed || axis.px >= WIDE) && lines.height >= DENSE) drawChunkNumbers(g, lines, plot, view);
 }
 
-/** Not painted once: of how many a chunk is one comes out only later. @param {Canvas} g @param {Lines} lines @param {Plot} plot @param {number} width @param {KnownView} view */
-function drawChunkNumbers(g, lines, plot, width, view) {
+/** Not painted once: of how many a chunk is one comes out only later. @param {Canvas} g @param {Lines} lines @param {Plot} plot @param {KnownView} view */
+function drawChunkNumbers(g, lines, plot, view) {
   const { axis, history, palette } = view;
   const numberOf = chunkNumbers(history);
-  for (let column = Math.floor(axis.span(plot).from); column < axis.right; column += 1) {
+  const { from, to } = axis.span(plot);
+  for (let column = from; column <= to; column += 1) {
+    const width = axis.width(column) - 1;
+    if (width < WIDE - 1) continue;
     for (const row of history.steps.get(column)?.rows ?? []) {
       const lane = row.phase === "prefill" ? history.lanes.get(row.request) : undefined;
       if (!lane || lane.row > lines.shown) continue;
@@ -260,15 +280,15 @@ function drawOutline(g, lane, lines, plot, view) {
   const h = bandHeight(lines);
   fade(g, lane, view);
   if (lane.first !== null && lane.first < axis.right) {
-    const x = axis.x(lane.first + 1, plot);
+    const x = axis.end(lane.first, plot);
     drawFlag(g, x, y - h / 2, h, palette);
-    if (lane.last !== null && lane.last > lane.first && lines.height >= DENSE) drawBracket(g, x, axis.x(Math.min(lane.last + 1, axis.right), plot), y + h / 2 + 3, palette);
+    if (lane.last !== null && lane.last > lane.first && lines.height >= DENSE) drawBracket(g, x, Math.min(plot.right, axis.end(lane.last, plot)), y + h / 2 + 3, palette);
   }
   if (view.choice?.kind !== "step" && lit.requests.has(lane.id)) {
-    const x = axis.x(lane.arrive, plot) - 6;
-    hollow(g, x, y - h / 2 - 3, axis.x(Math.min(endOf(lane, view), axis.right), plot) - x + 4, h + 6, palette.fg, 1.5);
+    const x = arrivalOf(lane, plot, view) - 6;
+    hollow(g, x, y - h / 2 - 3, endX(lane, plot, view) - x + 4, h + 6, palette.fg, 1.5);
   }
-  if (lane.end && lane.end.at <= axis.right) endCap(g, axis.x(lane.end.at, plot) + 3, y, h, lane.end.reason, palette);
+  if (lane.end && lane.end.at <= axis.right) endCap(g, axis.end(lane.end.at - 1, plot) + 3, y, h, lane.end.reason, palette);
   g.globalAlpha = 1;
 }
 
@@ -280,7 +300,8 @@ function drawPace(g, lane, lines, plot, view) {
   if (!lane || lane.first === null || lines.height < DENSE) return;
   const words = paceWords(lane, view);
   if (words === null) return;
-  const [from, to] = [lane.first + 1, Math.min((lane.last ?? 0) + 1, view.axis.right)].map((column) => view.axis.x(column, plot));
+  const from = view.axis.end(lane.first, plot);
+  const to = Math.min(plot.right, view.axis.end(lane.last ?? 0, plot));
   if (to > plot.left && from < plot.right) writePace(g, words, from, to, middle(lane, lines) + bandHeight(lines) / 2 + 5, plot, view.palette);
 }
 
@@ -288,35 +309,35 @@ function drawPace(g, lane, lines, plot, view) {
  * Where the next lane of the same row begins, so that a label ends before it.
  * @param {Lane} lane @param {number} end @param {Lane[]} lanes @param {Plot} plot @param {KnownView} view
  */
-function roomAfter(lane, end, lanes, plot, { axis }) {
+function roomAfter(lane, end, lanes, plot, view) {
   let room = plot.right + GUTTER;
   for (const other of lanes) {
-    if (other.row === lane.row && other.arrive >= end) room = Math.min(room, axis.x(other.arrive, plot) - 8);
+    if (other.row === lane.row && other !== lane && other.arrive >= end) room = Math.min(room, arrivalOf(other, plot, view) - 8);
   }
   return room;
 }
 
 /**
- * While it runs: its progress, right of "now". Once it ended: what came of it, right of its cap. Ahead: nothing.
+ * While it runs: its progress, right of "now". Once it ended: what came of it, right of its cap, or its name right of
+ * the plot when that lies beyond. Ahead: nothing.
  * @param {Canvas} g @param {Lane} lane @param {Lane[]} lanes @param {Lines} lines @param {Plot} plot @param {KnownView} view
  */
 function drawLabel(g, lane, lanes, lines, plot, view) {
   const { axis, palette, lit, until } = view;
   const y = middle(lane, lines);
-  const live = isLive(lane, until);
-  const end = lane.end?.at ?? Infinity;
-  if (!live && (lane.arrive > until || end > axis.right)) return;
+  if (lane.arrive > until) return;
   g.textAlign = "left";
   g.fillStyle = lit.any && !lit.requests.has(lane.id) ? palette.idle : palette.fg;
-  if (live) {
+  if (isLive(lane, until)) {
     const facts = factsOf(lane, view);
     const state = facts.status === "waiting" ? "waits" : outputShare(facts);
     g.fillText(`${requestName(lane.id)} ${state}`, plot.right + 8, y);
     return;
   }
-  const x = axis.x(end, plot) + 11;
-  if (x < plot.left || x > plot.right + 8) return;
-  const room = roomAfter(lane, end, lanes, plot, view);
+  const end = lane.end?.at ?? Infinity;
+  const x = end > axis.right ? plot.right + 8 : axis.end(end - 1, plot) + 11; // one that goes on beyond the view is named there
+  if (x < plot.left) return;
+  const room = end > axis.right ? plot.right + GUTTER : roomAfter(lane, end, lanes, plot, view);
   if (x + g.measureText(requestName(lane.id)).width > room) return;
   g.fillText(requestName(lane.id), x, y);
   if (lines.height < DENSE) return;
