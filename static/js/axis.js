@@ -56,9 +56,11 @@ export function createAxis() {
      */
     update(last, history = null, sinceUs = 0) {
       if (this.timed && history) {
+        const { version } = times;
         times.update(history);
         if (this.following) this.edge = times.newest + sinceUs;
-        else if (times.columnOf(this.edge) !== this.right) this.edge = edgeOf(this.right); // places have moved
+        else if (times.version !== version && times.columnOf(this.edge) !== this.right) this.edge = edgeOf(this.right);
+        else this.right = times.columnOf(this.edge);
       }
       if (this.following) this.right = last + 1;
     },
@@ -77,6 +79,10 @@ export function createAxis() {
     end(column, plot) {
       if (this.timed) return plot.right - (this.edge - times.end(column)) * this.scale;
       return plot.right - (this.right - column - 1) * this.px;
+    },
+    /** Where one mark for what a step brought about stands: in its middle, in time at its end. @param {number} column @param {Plot} plot */
+    mark(column, plot) {
+      return this.timed ? this.end(column, plot) : this.x(column + 0.5, plot);
     },
     /** Where a moment of the engine is, in time; else the boundary it stands on. @param {number} boundary @param {number | null} us @param {Plot} plot */
     moment(boundary, us, plot) {

@@ -80,13 +80,14 @@ export function drawBreaks(g, plot, top, bottom, { axis, history, palette }) {
     g.fillRect(from, top, to - from, bottom - top);
   }
   for (const { at } of history.epochs) {
-    if (axis.timed && at > -Infinity) drawNoTime(g, plot, top, bottom, axis.x(at, plot), axis.end(at, plot), palette);
+    if (at === -Infinity) continue;
+    if (axis.timed) drawNoTime(g, plot, top, bottom, axis.x(at, plot), axis.end(at, plot), palette);
     const x = axis.x(at + 0.5, plot);
-    if (!(x >= plot.left && x <= plot.right)) continue;
+    if (x < plot.left || x > plot.right) continue;
     g.fillStyle = palette.fault;
     g.fillRect(x, top, 1, bottom - top);
     g.textAlign = "right";
-    g.fillText("new engine ", x, top + 7);
+    g.fillText("new engine ", axis.timed ? axis.x(at, plot) : x, top + 7);
   }
 }
 
@@ -102,7 +103,7 @@ export function drawTicks(g, plot, y, { axis, history, palette }) {
   if (axis.timed) {
     for (const { x, text } of timeTicks(axis, plot)) {
       g.fillStyle = palette.muted;
-      g.fillRect(Math.round(x), y - 7, 1, 3);
+      g.fillRect(Math.round(x), y - 9, 1, 3);
       g.textAlign = "center";
       g.fillText(text, x, y);
     }

@@ -68,9 +68,10 @@ export function createTimes() {
   }
 
   function breakUs() {
-    const n = Math.min(BREAK_STEPS, starts.length);
+    const known = starts.length - holes;
+    const n = Math.min(BREAK_STEPS, known);
     let us = 0;
-    for (let i = starts.length - n; i < starts.length; i += 1) us += ends[i] - starts[i];
+    for (let i = known - n; i < known; i += 1) us += ends[i] - starts[i];
     return Math.max(1000, (us / n) * BREAK_STEPS);
   }
 

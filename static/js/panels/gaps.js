@@ -87,7 +87,7 @@ export function createGaps(lens) {
       let best = /** @type {Gap | null} */ (null);
       let closest = REACH;
       for (const gap of gaps) {
-        const distance = Math.hypot(view.axis.x(gap.column + 0.5, plot) - x, heightOf(gap, band, most) - y);
+        const distance = Math.hypot(view.axis.mark(gap.column, plot) - x, heightOf(gap, band, most) - y);
         if (distance < closest) [closest, best] = [distance, gap];
       }
       const column = best?.column ?? view.axis.columnAt(x, plot);
@@ -210,7 +210,7 @@ function drawTraces(g, gaps, { band, most, spike }, plot, { axis, palette, lit, 
   g.strokeStyle = palette.decode;
   g.fillStyle = palette.decode;
   for (const gap of gaps) {
-    const x = axis.x(gap.column + 0.5, plot);
+    const x = axis.mark(gap.column, plot);
     const y = heightOf(gap, band, most);
     const next = before.get(gap.request);
     before.set(gap.request, { column: gap.column, x, y, since: gap.since });
@@ -243,12 +243,12 @@ function drawMark(g, x, y, spike, r) {
 
 /** "212 ms: step 41 prefilled 512 tok of R9" above the highest spike. @param {Canvas} g @param {Gap[]} gaps @param {number} spike @param {Plot} plot @param {KnownView} view */
 function drawHighest(g, gaps, spike, plot, { axis, history, palette, until }) {
-  const told = gaps.filter((gap) => gap.us >= spike && gap.column < until && axis.x(gap.column + 0.5, plot) > plot.left);
+  const told = gaps.filter((gap) => gap.us >= spike && gap.column < until && axis.mark(gap.column, plot) > plot.left);
   if (!told.length) return;
   const highest = told.reduce((best, gap) => (gap.us > best.us ? gap : best));
   const text = `${duration(highest.us)}: ${meanwhileWords(highest, history)}`;
   const half = g.measureText(text).width / 2;
   g.fillStyle = palette.fg;
   g.textAlign = "center";
-  g.fillText(text, Math.max(plot.left + half, Math.min(plot.right - half, axis.x(highest.column + 0.5, plot))), TOLD);
+  g.fillText(text, Math.max(plot.left + half, Math.min(plot.right - half, axis.mark(highest.column, plot))), TOLD);
 }

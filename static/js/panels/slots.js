@@ -252,7 +252,7 @@ function drawQuiet(g, plot, lines, { axis, store, last, quietMs, palette }) {
   g.strokeRect(Math.max(plot.left, x) + 0.5, 0.5, plot.right - Math.max(plot.left, x), lines.bottom - 1);
   g.setLineDash([]);
   g.textAlign = "right";
-  write(g, quietWords(quietMs), plot.right - 6, BUDGET + 2, palette);
+  write(g, quietWords(quietMs), plot.right - 6, BUDGET - 9, palette);
 }
 
 /** @param {KnownView} view */
