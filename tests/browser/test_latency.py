@@ -351,7 +351,7 @@ def test_a_past_moment_has_the_gaps_and_the_goodput_of_then(page: Page, served: 
         settle(page)
     n, judged = len(deliveries(served)), len(page.evaluate("stepscope.finished()"))
     page.locator("h2").first.click()
-    for _ in range(6):
+    for _ in range(5):
         page.keyboard.press("ArrowLeft")
     expect(page.locator("[data-goodput]")).to_contain_text(f"of {judged - 1} request")
     step = page.evaluate("stepscope.moment().step")

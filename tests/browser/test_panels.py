@@ -109,7 +109,7 @@ def test_choosing_a_step_lights_its_requests_and_explains_it(page: Page) -> None
     settle(page)
     page.keyboard.press("Escape")
     page.locator("h2").first.click()
-    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowRight")
     last = page.evaluate("stepscope.state().last_step.step")
     assert page.evaluate("stepscope.lit().requests") == ids
     expect(page.locator("#panel-anatomy .detail")).to_contain_text(f"Step {last:,}: ")

@@ -406,7 +406,7 @@ def test_a_whole_session_by_keyboard_alone(stage: Page, served: Served) -> None:
     step = stage.evaluate("stepscope.state().step")
     keyboard.press("s")
     wait_for(stage, f"stepscope.state().step === {step} + 1")
-    for _ in range(3):
+    for _ in range(2):
         keyboard.press("ArrowLeft")
     wait_for(stage, f"stepscope.moment().step === {step} - 1")
     assert stage.evaluate("stepscope.shown().requests[stepscope.choice().id].status") == "running"
