@@ -19,14 +19,18 @@ pytestmark = pytest.mark.browser
 HISTORY = """
   const ms = 1000;
   const history = { steps: new Map(), epochs: [{ id: "e", at: -Infinity, base: 0 }], resets: 0, last: 0 };
-  const step = (column, start, wall) => { history.steps.set(column, { step: column, start_us: start * ms, wall_us: wall * ms }); history.last = column; };
-  for (let column = 1; column <= 10; column += 1) step(column, 100 * column, column === 5 ? 100 : 50); // idle in between
+  const step = (column, start, wall) => {
+    history.steps.set(column, { step: column, start_us: start * ms, wall_us: wall * ms });
+    history.last = column;
+  };
+  for (let column = 1; column <= 10; column += 1) step(column, 100 * column, column === 5 ? 100 : 50);
   const plot = { left: 100, right: 1100 };
 """
 
 
 def on_axis(page: Page, script: str, *, scale: str = "1 / ms") -> Any:
-    """What `script` returns with an axis in time over `history`: steps 1 to 10 begin every 100 ms and take 50, the fifth 100."""
+    """What `script` returns with an axis in time over `history`: ten steps, one every 100 ms; each takes 50, the fifth
+    100."""
     return page.evaluate(
         f"""async () => {{
           const {{ createAxis }} = await import("/static/js/axis.js");
@@ -102,7 +106,8 @@ def test_a_new_engines_time_goes_on_after_the_old_ones_and_has_no_common_clock(s
       history.last = 13;
       axis.update(13, history);
       const { times } = axis;
-      const places = [times.end(10), times.start(11), times.end(11), times.start(12), times.start(13)].map((us) => us / ms);
+      const { start, end } = times;
+      const places = [end(10), start(11), end(11), start(12), start(13)].map((us) => us / ms);
       return [places, timeTicks(axis, plot).map(({ text, x }) => [text, Math.round(x)])];
     """
     places, ticks = on_axis(still, script)
@@ -183,7 +188,8 @@ def test_in_time_too_a_step_is_painted_once_however_many_frames_show_it(still: P
         const now = frame();
         if (column === 11 || column === 39) all.push(now);
       }
-      const shown = [38, 39].map((c) => [blue(axis.x(c, plot) + 3), blue(axis.end(c, plot) - 3), blue(axis.x(c, plot) - 3)]);
+      const around = (c) => [axis.x(c, plot) + 3, axis.end(c, plot) - 3, axis.x(c, plot) - 3];
+      const shown = [38, 39].map((c) => around(c).map(blue));
       axis.drag(-100, history.last);
       all.push(frame());
       return [all, shown];
