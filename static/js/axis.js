@@ -48,6 +48,7 @@ export function createAxis() {
     /** CSS pixels per microsecond; 0 until a plot is known. */
     scale: 0,
     scaleChosen: false,
+    ahead: false, // the edge lies where no step is yet
 
     /**
      * Called before drawing.
@@ -60,7 +61,8 @@ export function createAxis() {
         times.update(history);
         if (this.following) this.edge = times.newest + sinceUs;
         else if (times.version !== version && times.columnOf(this.edge) !== this.right) this.edge = edgeOf(this.right);
-        else this.right = times.columnOf(this.edge);
+        else if (this.ahead) this.right = times.columnOf(this.edge);
+        if (this.following) this.ahead = sinceUs > 0;
       }
       if (this.following) this.right = last + 1;
     },
@@ -142,11 +144,13 @@ export function createAxis() {
       this.following = false;
       this.edge = within(times.oldest, edge, Math.max(this.edge, times.newest));
       this.right = times.columnOf(this.edge);
+      this.ahead = this.edge > times.newest;
     },
     /** Bring a column into view, moving as little as possible. @param {number} column @param {Plot} plot */
     reveal(column, plot) {
       this.following = false;
       if (this.timed) {
+        if (!times.knows(column)) return;
         const left = this.edge - (plot.right - plot.left - LABELS_PX) / this.scale;
         const [start, end] = [times.start(column), times.end(column)];
         if (start < left && end < this.edge) this.lay(this.edge - Math.min(left - start, this.edge - end));
@@ -162,7 +166,8 @@ export function createAxis() {
     place(right, px, perSecond = null) {
       this.following = false;
       this.right = right;
-      this.edge = edgeOf(right);
+      this.edge = edgeOf(right); // and again once it is known
+      this.ahead = false;
       if (px !== null) Object.assign(this, { px: within(MIN_PX, px, MAX_PX), chosen: true });
       if (perSecond !== null) Object.assign(this, { scale: within(MIN_SCALE, perSecond / 1e6, MAX_SCALE), scaleChosen: true });
     },

@@ -18,6 +18,7 @@ const TITLE = "A column lies where its step lies in time, and is as wide as it t
 export function mountTimeAxis({ axis, loop, view, plot }, button) {
   const labels = PANELS.map((panel) => headLabel(panel, "axis: seconds", TITLE));
   function show() {
+    document.documentElement.dataset.axis = axis.timed ? "time" : "steps";
     button.setAttribute("aria-pressed", String(axis.timed));
     for (const label of labels) label.hidden = !axis.timed;
   }

@@ -96,15 +96,14 @@ export function createTimes() {
     get version() {
       return version;
     },
-    get empty() {
-      return starts.length === 0;
-    },
     get oldest() {
       return starts[0] ?? 0;
     },
     get newest() {
       return newest();
     },
+    /** @param {number} column */
+    knows: (column) => column >= first && column < first + starts.length,
     /** The clocks, oldest first. */
     get clocks() {
       return clocks;

@@ -282,7 +282,7 @@ SNAPSHOT = """() => JSON.stringify({
   moment: stepscope.moment(), choice: stepscope.choice(), gate: stepscope.state().gate, step: stepscope.state().step,
   root: { ...document.documentElement.dataset }, full: document.fullscreenElement !== null,
   open: [...document.querySelectorAll("dialog, .line, #diff")].map((node) => node.open ?? !node.hidden),
-  focus: document.activeElement.id, said: document.getElementById("note").textContent,
+  address: location.href, focus: document.activeElement.id, said: document.getElementById("note").textContent,
 })"""
 GESTURES = {"Ctrl", "Enter", "Tab"}  # in the help too, but no keys of the page
 

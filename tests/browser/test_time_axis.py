@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.app.processes import Served
+from tests.app.processes import Served, serving
 from tests.browser.actions import frames, send, settle, wait_for
 from tests.browser.conftest import OpenPage
 from tests.browser.test_accessibility import violations
@@ -271,16 +270,15 @@ def test_no_step_is_said_only_while_one_is_due(still: Page, script: str, expecte
     assert call(still, "quiet", QUIET.replace("SCRIPT", script)) == expected
 
 
-def test_a_step_that_is_long_in_coming_is_told_until_it_has_come(page: Page, served: Served) -> None:
-    send(page, "Then nothing comes", max_tokens=400)
-    wait_for(page, "stepscope.state().step > 20 && stepscope.state().queues.running.length")
-    engine = served.engine_process()
-    engine.send_signal(signal.SIGSTOP)
-    try:
-        expect(page.locator("[data-part=quiet]")).to_contain_text("no step for 1.")
-    finally:
-        engine.send_signal(signal.SIGCONT)
-    expect(page.locator("[data-part=quiet]")).to_be_hidden()
+def test_a_step_that_is_long_in_coming_is_told_until_it_has_come(open_page: OpenPage) -> None:
+    badge = 'document.querySelector("[data-part=quiet]")'
+    with serving("--scripted-step-ms", "4000") as own:
+        page = open_page(own.url)
+        send(page, "In a while", max_tokens=20)
+        wait_for(page, f"/^no step for [123].[0-9] s$/.test({badge}.textContent) && !{badge}.hidden")
+        expect(page.locator("[data-part=status]")).to_have_text("ready")
+        wait_for(page, f"{badge}.hidden && stepscope.state().step > 0")
+        page.close()
 
 
 # -- the page ----------------------------------------------------------------------------------------------------
