@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.app.processes import Served, serving
 from tests.browser.actions import quiet, wait_for
+from tests.browser.pages import Kept, new_page
 
 ARGS = [
     "--no-sandbox",
@@ -24,7 +25,7 @@ ARGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-STAGE = {"width": 1280, "height": 720}
+READY = "window.stepscope && stepscope.state() !== null && !stepscope.pending().length"
 
 expect.set_options(timeout=20_000)
 
@@ -52,30 +53,36 @@ def faults() -> list[str]:
     return []
 
 
+@pytest.fixture(scope="session")
+def kept(browser: Browser) -> Iterator[Kept]:
+    kept = Kept(browser)
+    yield kept
+    kept.close()
+
+
 @pytest.fixture
-def open_page(browser: Browser, faults: list[str]) -> Iterator[OpenPage]:
+def open_page(browser: Browser, kept: Kept, faults: list[str]) -> Iterator[OpenPage]:
     """open_page(url, **context options) -> a page that has heard from its engine."""
-    contexts = []
+    own = []
 
     def open_one(
         url: str, *, ready: bool = True, prepare: Callable[[Page], None] | None = None, **options: Any
     ) -> Page:
-        context = browser.new_context(**{"viewport": STAGE, "color_scheme": "dark", **options})
-        contexts.append(context)
-        context.set_default_timeout(20_000)
-        page = context.new_page()
-        page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: faults.append(str(error)))
+        page = kept.take(faults, options) if prepare is None else None
+        if page is None:
+            page = new_page(browser, faults.append, options)
+            own.append(page)
         if prepare is not None:
             prepare(page)
         page.goto(url)
         if ready:
-            wait_for(page, "window.stepscope && stepscope.state() !== null && !stepscope.pending().length")
+            wait_for(page, READY)
         return page
 
     yield open_one
-    for context in contexts:
-        context.close()
+    for page in own:
+        page.context.close()
+    kept.lay_aside()
     assert faults == []
 
 

@@ -13,7 +13,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.app.processes import Served, serving
 from tests.browser.actions import frames, pause, table, wait_for
-from tests.browser.conftest import STAGE, OpenPage
+from tests.browser.conftest import OpenPage
+from tests.browser.pages import new_page
 from tests.browser.test_reducer import call
 
 pytestmark = pytest.mark.browser
@@ -38,11 +39,8 @@ def ask(page: Page, served: Served, prompt: str, max_tokens: int) -> None:
 def paused(browser: Browser) -> Iterator[Scene]:
     """Eight requests with one system prompt, caught while they answer; one before them has left its blocks cached."""
     with serving("--scripted-step-ms", "6", "--num-blocks", "320") as served:
-        context = browser.new_context(viewport=STAGE, color_scheme="dark")
-        context.set_default_timeout(20_000)
-        page = context.new_page()
         faults: list[str] = []
-        page.on("pageerror", lambda error: faults.append(str(error)))
+        page = new_page(browser, faults.append, {})
         page.goto(served.url)
         wait_for(page, "window.stepscope && stepscope.state() !== null")
         ask(page, served, "Where is shelf A?", 60)
@@ -56,7 +54,7 @@ def paused(browser: Browser) -> Iterator[Scene]:
         state = pause(page, served)
         assert len(state["queues"]["running"]) == 8
         yield Scene(page, served, state)
-        context.close()
+        page.context.close()
         assert faults == []
 
 
