@@ -24,16 +24,20 @@ run:
 
 # A worker per core. Each has one thread to compute with: two that compute on the same two cores wait for each other.
 # The browser's tests come second, file by file and in processes of their own: Playwright leaves an event loop running
-# in the one it was used in. Status 5 is "no such test", for ARGS that name some.
+# in the one it was used in. They all lie in one folder: reading the other tests too, and torch for them, takes long.
+# Status 5 is "no such test", for ARGS that name some. Compiled files are kept, whatever the shell says: each process
+# would compile the same modules anew.
 WORKERS = -n logical --maxprocesses 4
 ONE_THREAD = OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1
+BROWSER_TESTS = $(or $(ARGS),tests/browser)
+export PYTHONDONTWRITEBYTECODE =
 
 test:
 	@.ci/setup test
 	@CHROMIUM="$$(.ci/browser)" && export CHROMIUM && \
 	{ $(ONE_THREAD) $(PYTEST) $(WORKERS) --dist worksteal -m "not browser and not soak" $(ARGS) || [ $$? = 5 ]; } && \
-	{ $(PYTEST) -m "alone and not soak" $(ARGS) || [ $$? = 5 ]; } && \
-	{ $(PYTEST) $(WORKERS) --dist loadfile -m "browser and not alone and not soak" $(ARGS) || [ $$? = 5 ]; }
+	{ $(PYTEST) -m "alone and not soak" $(BROWSER_TESTS) || [ $$? = 5 ]; } && \
+	{ $(PYTEST) $(WORKERS) --dist loadfile -m "browser and not alone and not soak" $(BROWSER_TESTS) || [ $$? = 5 ]; }
 
 test-fast:
 	@.ci/setup test
