@@ -30,7 +30,7 @@ run:
 WORKERS = -n logical --maxprocesses 4
 ONE_THREAD = OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 BROWSER_TESTS = $(or $(ARGS),tests/browser)
-export PYTHONDONTWRITEBYTECODE =
+test test-fast soak: export PYTHONDONTWRITEBYTECODE =
 
 test:
 	@.ci/setup test

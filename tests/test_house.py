@@ -177,6 +177,17 @@ def test_template_never_switches_escaping_off(path: Path) -> None:
     assert not re.search(r"\|\s*safe\b|autoescape\s+false", path.read_text(encoding="utf-8"))
 
 
+# -- how `make test` finds its tests -----------------------------------------------------------------------------
+
+
+def test_browser_tests_lie_in_the_folder_that_make_test_looks_for_them_in() -> None:
+    folder = re.search(r"^BROWSER_TESTS = \$\(or \$\(ARGS\),(\S+)\)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert folder
+    marked = re.compile(r"\bmark\.(?:browser|alone)\b")
+    found = [path for path in modules("tests") if marked.search(path.read_text(encoding="utf-8"))]
+    assert [path for path in found if ROOT / folder[1] not in path.parents] == []
+
+
 # -- the scripts' types ------------------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from playwright.sync_api import Frame, Page
+from playwright.sync_api import Error, Frame, Page
 
 from tests.app.fakes import until
 from tests.app.processes import Served
@@ -18,12 +18,30 @@ ENDED = """(() => {
 })()"""
 
 
+ASK = """async (leftMs) => {
+  const until = performance.now() + leftMs;
+  for (;;) {
+    if (await (EXPRESSION)) return true;
+    if (performance.now() > until) return false;
+    await new Promise((done) => setTimeout(done, 20));
+  }
+}"""
+
+
 def wait_for(page: Page | Frame, expression: str, timeout_s: float = 20) -> None:
-    """Wait until an expression is true in the page. (Playwright's own way needs `eval`, which our CSP forbids.)"""
+    """Wait until an expression is true in the page. (Playwright's own way needs `eval`, which our CSP forbids.)
+
+    The page asks itself: each question from here would cost more than its answer.
+    """
     deadline = time.monotonic() + timeout_s
-    while not page.evaluate(expression):
-        assert time.monotonic() < deadline, f"never came true: {expression}"
-        page.wait_for_timeout(20)
+    while (left_ms := 1000 * (deadline - time.monotonic())) > 0:
+        try:
+            if page.evaluate(ASK.replace("EXPRESSION", expression), left_ms):
+                return
+        except Error as error:
+            if "context was destroyed" not in error.message:  # the page was left while it was asked
+                raise
+    raise AssertionError(f"never came true: {expression}")
 
 
 def settle(page: Page) -> None:
@@ -115,7 +133,9 @@ def table(page: Page, panel: str) -> list[dict[str, str]]:
     twin = page.locator(f"#panel-{panel} details.twin")
     if twin.get_attribute("open") is None:
         twin.locator("summary").click()
-    page.wait_for_timeout(600)  # a twin is rendered at most twice a second
+        frames(page, 3)  # as it opens it is rendered at once
+    else:
+        page.wait_for_timeout(600)  # and later at most twice a second
     rows: list[dict[str, str]] = twin.locator("table").evaluate(
         """(table) => {
           const names = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);

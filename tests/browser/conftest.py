@@ -93,11 +93,12 @@ def page(open_page: OpenPage, served: Served) -> Page:
     return open_page(served.url)
 
 
-@pytest.fixture(scope="module")
-def still(browser: Browser, served: Served) -> Iterator[Page]:
-    """A page for tests that only call its functions, and leave it as it is."""
-    opened = browser.new_page()
-    opened.goto(served.url)
-    wait_for(opened, "window.stepscope && stepscope.state() !== null")
-    yield opened
-    opened.close()
+@pytest.fixture(scope="session")
+def still(browser: Browser) -> Iterator[Page]:
+    """A page, with a server of its own, for tests that only call its functions, and leave it as it is."""
+    with serving() as idle:
+        opened = browser.new_page()
+        opened.goto(idle.url)
+        wait_for(opened, "window.stepscope && stepscope.state() !== null")
+        yield opened
+        opened.close()

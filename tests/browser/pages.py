@@ -1,9 +1,9 @@
 """Pages for tests, opened cheaply: where a new context would show nothing else, one page is used again and again.
 
 Contract. A page that is opened has no cookie, nothing stored, the window and the preferences that were asked for, and
-the pointer in the corner; what the page of an earlier test says or stores, even as it goes, is not seen. A renderer that
-runs already spares more than half of what opening a page costs. Who asks for what a context alone can give (a phone,
-no script, a hook before the first request) gets a context of its own, and so does a second page beside the first.
+the pointer in the corner; what the page of an earlier test says or stores, even as it goes, is not seen. A renderer
+that runs already spares more than half of what opening a page costs. Who asks for what a context alone can give (a
+phone, no script, a hook before the first request) gets a context of its own, and so does a second page beside it.
 """
 
 from __future__ import annotations

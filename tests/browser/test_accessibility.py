@@ -72,11 +72,13 @@ def test_a_request_can_be_chosen_by_keyboard_alone(page: Page) -> None:
     assert page.evaluate("stepscope.choice()") == {"kind": "request", "id": request}
 
 
-@pytest.mark.parametrize("number", range(1, 10))
-def test_a_digit_goes_to_its_panel(page: Page, number: int) -> None:
-    page.locator("h2").first.click()
-    page.keyboard.press(str(number))
-    assert page.evaluate("document.activeElement.id") == f"panel-{PANELS[number - 1]}"
+def test_a_digit_goes_to_its_panel(page: Page) -> None:
+    reached = []
+    for number in range(1, 10):
+        page.locator("h2").first.click()
+        page.keyboard.press(str(number))
+        reached.append(page.evaluate("document.activeElement.id"))
+    assert reached == [f"panel-{panel}" for panel in PANELS]
 
 
 def test_the_stage_fits_a_small_projector(page: Page) -> None:

@@ -201,7 +201,7 @@ def test_a_recording_with_a_hole_is_not_judged_and_anothers_events_are_passed_ov
         expect(compare.locator("#verdict")).to_contain_text(words)
 
 
-def test_a_line_without_end_is_not_read_to_its_end(compare: Page) -> None:
+def test_a_line_without_end_is_not_read_to_its_end(still: Page) -> None:
     read = """async () => {
       const { eachLine } = await import("/static/js/recording.js");
       let pieces = 0;
@@ -209,7 +209,7 @@ def test_a_line_without_end_is_not_read_to_its_end(compare: Page) -> None:
       const bytes = new ReadableStream({ pull: (to) => (pieces++ < 500 ? to.enqueue(zeros) : to.close()) });
       return eachLine(bytes, () => {}).then(() => "read", () => pieces);
     }"""
-    assert 32 < compare.evaluate(read) < 40
+    assert 32 < still.evaluate(read) < 40
 
 
 def test_a_static_side_says_why_its_groups_are_small(compare: Page, tmp_path: Path) -> None:
@@ -236,9 +236,9 @@ OBSTACLES = {
 }
 
 
-def test_a_difference_is_stated_only_of_the_same_work(compare: Page) -> None:
+def test_a_difference_is_stated_only_of_the_same_work(still: Page) -> None:
     changes = ", ".join(f"(a, b) => {{ {change}; }}" for change in OBSTACLES)
-    said = compare.evaluate(
+    said = still.evaluate(
         f"""async () => {{
           const {{ demoRun }} = await import("/static/js/compare_sources.js");
           const {{ obstacle }} = await import("/static/js/compare_numbers.js");

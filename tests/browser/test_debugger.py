@@ -245,12 +245,12 @@ PREEMPTED = {
         ({"free": 1}, "R7 was preempted, it held 6 blocks, the more urgent R3 took its place"),
     ],
 )
-def test_a_preemption_is_explained(page: Page, changes: dict[str, Any], words: str) -> None:
+def test_a_preemption_is_explained(still: Page, changes: dict[str, Any], words: str) -> None:
     script = f"""(async () => {{
       const {{ noNotes }} = await import("/static/js/notes.js");
       return m.explainStep({js(STEP)}, {{ ...noNotes(), preempted: [{js({**PREEMPTED, **changes})}] }});
     }})()"""
-    said = call(page, "explain", f"await {script}")
+    said = call(still, "explain", f"await {script}")
     assert said.startswith("Step 41: ")
     assert words in said
     assert said.endswith("1 of 64 tokens in 20 ms.")

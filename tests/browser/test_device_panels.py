@@ -170,13 +170,13 @@ def test_a_gated_step_is_no_measurement(page: Page) -> None:
     assert page.locator(".peak-share.gated").count() == 2
 
 
-def test_an_asynchronous_launch_is_not_a_forward_time(page: Page) -> None:
+def test_an_asynchronous_launch_is_not_a_forward_time(still: Page) -> None:
     """A draft model's passes are work too."""
     all_phases = {"draft": 5, "forward": 70, "sample": 9}
 
     def work(device: str, scope: str, **others: int) -> tuple[int, str, str]:
         step = json.dumps({"phases_us": {**all_phases, **others}, "scopes": {"forward": scope}})
-        found = call(page, "roofline", f"m.workOf({step}, {{ type: {device!r} }})")
+        found = call(still, "roofline", f"m.workOf({step}, {{ type: {device!r} }})")
         return found["us"], found["phases"], found["clock"]
 
     assert work("cpu", "host", draft=0) == (70, "forward", "host")
@@ -248,10 +248,10 @@ WATCH = """(() => {
 })()"""
 
 
-def test_a_delay_is_counted_from_the_quickest_event_not_between_two_clocks(page: Page) -> None:
-    found = call(page, "watch", WATCH)
+def test_a_delay_is_counted_from_the_quickest_event_not_between_two_clocks(still: Page) -> None:
+    found = call(still, "watch", WATCH)
     assert found == {"received": 4 / 3.5, "drawn": 2 / 3.5, "heardMs": 500, "lateMs": 0, "jumps": 0}
-    assert call(page, "watch", WATCH.replace("5_002_900", "5_002_870"))["lateMs"] == 30
+    assert call(still, "watch", WATCH.replace("5_002_900", "5_002_870"))["lateMs"] == 30
 
 
 # -- the three together ------------------------------------------------------------------------------------------

@@ -234,8 +234,8 @@ def test_the_queue_is_shown_in_the_order_of_the_policy(page: Page, served: Serve
     ],
 )
 def test_a_label_says_how_its_numbers_came_about(
-    page: Page, label: str, simulated: bool, gated: bool, word: str
+    still: Page, label: str, simulated: bool, gated: bool, word: str
 ) -> None:
     kind = f"{{simulated: {str(simulated).lower()}, gated: {str(gated).lower()}}}"
     script = f"import('/static/js/panels/header.js').then((m) => m.labelWord({label!r}, {kind}))"
-    assert page.evaluate(script) == word
+    assert still.evaluate(script) == word

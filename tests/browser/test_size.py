@@ -208,8 +208,8 @@ def test_a_hidden_tab_is_sent_nothing_and_is_current_with_the_first_frame_it_is_
 # -- what a frame costs ------------------------------------------------------------------------------------------
 
 
-def test_a_step_is_painted_once_however_many_frames_show_it(page: Page) -> None:
-    painted = page.evaluate(
+def test_a_step_is_painted_once_however_many_frames_show_it(still: Page) -> None:
+    painted = still.evaluate(
         """async () => {
           const { createRoll } = await import("/static/js/roll.js");
           const { createAxis } = await import("/static/js/axis.js");

@@ -336,9 +336,9 @@ FOUND = {
 }
 
 
-def test_what_find_understands(page: Page) -> None:
+def test_what_find_understands(still: Page) -> None:
     call = "async (texts) => { const { readFind } = await import('/static/js/find.js'); return texts.map(readFind); }"
-    assert dict(zip(FOUND, page.evaluate(call, list(FOUND)), strict=True)) == FOUND
+    assert dict(zip(FOUND, still.evaluate(call, list(FOUND)), strict=True)) == FOUND
 
 
 def test_slash_finds_a_request_and_says_what_it_does_not_know(stage: Page) -> None:
@@ -365,9 +365,8 @@ def tab_to(page: Page, selector: str, limit: int = 80) -> None:
     raise AssertionError(f"{selector} cannot be reached by Tab")
 
 
-def test_a_whole_session_by_keyboard_alone(stage: Page, served: Served) -> None:
-    """Prompt, choose, follow through the panels, break on a preemption, step, go back, export."""
-    run(served)
+def break_on_preemption(stage: Page) -> str:
+    """Set the breakpoint and send what must lead to it; returns the victim."""
     keyboard = stage.keyboard
     keyboard.press("8")
     tab_to(stage, "[data-break=preempt]")
@@ -386,32 +385,45 @@ def test_a_whole_session_by_keyboard_alone(stage: Page, served: Served) -> None:
     keyboard.type("90")
     keyboard.press("Enter")
     wait_for(stage, "stepscope.state().gate.hit?.on === 'preempt'")
-    victim = stage.evaluate("stepscope.state().gate.hit.request")
+    return str(stage.evaluate("stepscope.state().gate.hit.request"))
 
+
+def follow_through_the_panels(stage: Page, request: str) -> None:
+    keyboard = stage.keyboard
     keyboard.press("Escape")
     stage.evaluate("document.activeElement.blur()")
     keyboard.press("/")
-    keyboard.type(victim)
+    keyboard.type(request)
     keyboard.press("Enter")
     wait_for(stage, "stepscope.choice()?.kind === 'request'")
-    for digit, words in (("3", victim), ("4", victim)):
+    for digit in "34":
         keyboard.press(digit)
-        expect(stage.locator(f"[data-key='{digit}'] .detail")).to_contain_text(words)
+        expect(stage.locator(f"[data-key='{digit}'] .detail")).to_contain_text(request)
     keyboard.press("2")
     tab_to(stage, "#panel-slots .twin summary")
     keyboard.press("Enter")
-    expect(stage.locator("#panel-slots .twin table")).to_contain_text(victim)
+    expect(stage.locator("#panel-slots .twin table")).to_contain_text(request)
     keyboard.press("Enter")
 
+
+def step_on_and_go_back(stage: Page) -> None:
     step = stage.evaluate("stepscope.state().step")
-    keyboard.press("s")
+    stage.keyboard.press("s")
     wait_for(stage, f"stepscope.state().step === {step} + 1")
     for _ in range(2):
-        keyboard.press("ArrowLeft")
+        stage.keyboard.press("ArrowLeft")
     wait_for(stage, f"stepscope.moment().step === {step} - 1")
+
+
+def test_a_whole_session_by_keyboard_alone(stage: Page, served: Served) -> None:
+    """Prompt, choose, follow through the panels, break on a preemption, step, go back, export."""
+    run(served)
+    victim = break_on_preemption(stage)
+    follow_through_the_panels(stage, victim)
+    step_on_and_go_back(stage)
     assert stage.evaluate("stepscope.shown().requests[stepscope.choice().id].status") == "running"
     with stage.expect_download() as download:
-        keyboard.press("e")
+        stage.keyboard.press("e")
     lines = gzip.decompress(download.value.path().read_bytes()).decode().splitlines()
     assert any(json.loads(line).get("event") == "preempted" for line in lines)
     served.client.post("/api/gate", json={"action": "break", "on": []}).raise_for_status()

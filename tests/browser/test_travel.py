@@ -197,7 +197,7 @@ def test_jumping_goes_from_one_event_of_a_kind_to_the_next(page: Page, served: S
     expect(page.locator("#note")).to_have_text("No later end of a request is known to this page.")
 
 
-def test_a_slow_step_takes_over_twice_the_median_and_a_gated_one_sets_no_pace(page: Page) -> None:
+def test_a_slow_step_takes_over_twice_the_median_and_a_gated_one_sets_no_pace(still: Page) -> None:
     script = """(() => {
       const steps = new Map([1, 2, 3, 4, 5, 6].map((step) => [step, { step, wall_us: 10, gated: false }]));
       Object.assign(steps.get(2), { wall_us: 21 });
@@ -206,7 +206,7 @@ def test_a_slow_step_takes_over_twice_the_median_and_a_gated_one_sets_no_pace(pa
       const history = { steps, notes: new Map(), last: 19 };
       return [m.findEvent(history, "slow", 19, -1), m.findEvent(history, "slow", 2, 1)];
     })()"""
-    assert call(page, "travel", script) == [2, None]
+    assert call(still, "travel", script) == [2, None]
 
 
 def test_dragging_the_axis_takes_the_moment_along(page: Page, served: Served) -> None:
@@ -277,8 +277,8 @@ def test_the_address_of_an_engine_that_has_ended_is_said_to_be_one(open_page: Op
         ("#engine=e&epoch=x&step=12&choose=nonsense:1&px=9e9", {"step": 12, "choice": None, "px": None}),
     ],
 )
-def test_only_what_can_be_meant_is_read_from_an_address(page: Page, hash_: str, place: dict[str, Any] | None) -> None:
-    read = call(page, "permalink", f"m.placeOf({hash_!r})")
+def test_only_what_can_be_meant_is_read_from_an_address(still: Page, hash_: str, place: dict[str, Any] | None) -> None:
+    read = call(still, "permalink", f"m.placeOf({hash_!r})")
     assert read is None if place is None else place.items() <= read.items()
 
 
@@ -392,29 +392,31 @@ def taped(page: Page, limits: str, steps: int, result: str) -> Any:
     )
 
 
-def test_at_least_twenty_thousand_steps_are_kept_and_hardly_more(page: Page) -> None:
-    kept, oldest, forgotten = taped(page, "{}", 25_000, "[tape.size.steps, tape.at(5_001)?.state.step, tape.at(4_000)]")
+def test_at_least_twenty_thousand_steps_are_kept_and_hardly_more(still: Page) -> None:
+    kept, oldest, forgotten = taped(
+        still, "{}", 25_000, "[tape.size.steps, tape.at(5_001)?.state.step, tape.at(4_000)]"
+    )
     assert 20_000 <= kept < 20_000 + 256
     assert oldest == 5_001
     assert forgotten is None
 
 
-def test_the_oldest_keyframe_goes_with_its_steps_when_bytes_run_out(page: Page) -> None:
+def test_the_oldest_keyframe_goes_with_its_steps_when_bytes_run_out(still: Page) -> None:
     result = "[most, tape.size, tape.at(tape.size.floor + 1).state.step, tape.at(tape.size.floor - 1)]"
-    most, size, step, gone = taped(page, "{ bytes: 400_000, every: 16 }", 2_000, result)
+    most, size, step, gone = taped(still, "{ bytes: 400_000, every: 16 }", 2_000, result)
     assert most <= 400_000 * 1.001
     assert 16 < size["steps"] < 1_000
     assert (step, gone) == (size["floor"] + 1, None)
 
 
-def test_what_the_tape_drops_the_history_drops_too(page: Page) -> None:
+def test_what_the_tape_drops_the_history_drops_too(still: Page) -> None:
     script = """(() => {
       const history = m.createHistory();
       for (let step = 1; step <= 50; step += 1) history.steps.set(step, { step, rows: [] });
       m.forgetBefore(history, 41);
       return [m.oldestColumn(history), history.steps.size];
     })()"""
-    assert call(page, "history", script) == [41, 10]
+    assert call(still, "history", script) == [41, 10]
 
 
 def test_folding_on_never_changes_a_copy(page: Page, served: Served) -> None:
