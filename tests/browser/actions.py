@@ -120,12 +120,13 @@ def frames(page: Page, n: int = 2) -> None:
 
 
 def click_cell(page: Page, block: int) -> None:
-    """Click a block in the KV map. A picture that changed its measures under the click is clicked again."""
-    clicked = None
-    while (cell := page.evaluate("(block) => stepscope.kvCells()[block]", block)) != clicked:
+    """Choose a block by a click in the KV map. A picture that changed its measures under the click is clicked again."""
+    for _ in range(3):
+        cell = page.evaluate("(block) => stepscope.kvCells()[block]", block)
         page.locator("#panel-kv canvas").click(position={"x": cell["x"] + 5, "y": cell["y"] + 5})
         frames(page)
-        clicked = cell
+        if page.evaluate("stepscope.choice()") == {"kind": "block", "id": block}:
+            return
 
 
 def table(page: Page, panel: str) -> list[dict[str, str]]:
