@@ -87,7 +87,7 @@ def open_page(browser: Browser, kept: Kept, faults: list[str]) -> Iterator[OpenP
 
 
 @pytest.fixture
-def page(open_page: OpenPage, served: Served) -> Page:
+def page(served: Served, open_page: OpenPage) -> Page:
     """The page of the module's server, ready, and nothing running yet."""
     quiet(served)
     return open_page(served.url)

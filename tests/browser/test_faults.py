@@ -26,7 +26,7 @@ def slow() -> Iterator[Served]:
         yield running
 
 
-def test_a_killed_engine_is_named_within_two_seconds_and_can_be_restarted(open_page: OpenPage, slow: Served) -> None:
+def test_a_killed_engine_is_named_within_two_seconds_and_can_be_restarted(slow: Served, open_page: OpenPage) -> None:
     page = open_page(slow.url)
     ids = burst(page)
     wait_running(page, ids)
@@ -45,7 +45,7 @@ def test_a_killed_engine_is_named_within_two_seconds_and_can_be_restarted(open_p
 
 
 def test_a_stopped_engine_is_called_silent_within_five_seconds_until_it_speaks(
-    open_page: OpenPage, slow: Served
+    slow: Served, open_page: OpenPage
 ) -> None:
     page = open_page(slow.url)
     burst(page)
