@@ -119,7 +119,7 @@ def test_choosing_a_step_lights_its_requests_and_explains_it(page: Page) -> None
 
 
 def test_a_held_view_stays_while_the_engine_goes_on(page: Page) -> None:
-    send(page, "Go on for a while", max_tokens=200)
+    send(page, "Go on for a while", max_tokens=1500)
     wait_for(page, "stepscope.state().step > 5")
     page.locator("h2").first.click()
     page.keyboard.press(" ")
@@ -173,7 +173,7 @@ def test_one_step_at_a_time_by_key(page: Page, served: Served) -> None:
 
 @pytest.mark.parametrize("way", ["header", "panel", "key"])
 def test_a_step_goes_live_again_and_keeps_what_is_chosen(page: Page, served: Served, way: str) -> None:
-    (request,) = send(page, "Choose me", max_tokens=200)
+    (request,) = send(page, "Choose me", max_tokens=1500)
     wait_running(page, [request])
     state = pause(page, served)
     try:
