@@ -170,6 +170,7 @@ def test_choosing_a_request_lights_the_tiles_with_its_blocks(page: Page) -> None
     request = page.evaluate("stepscope.shown().queues.running[0]")
     page.locator("#panel-timeline details.twin summary").click()
     page.get_by_role("button", name=request, exact=True).first.click()
+    page.locator("#panel-kv canvas").scroll_into_view_if_needed()  # a picture far off the screen is not drawn
     frames(page, 3)
     table = page.evaluate("(id) => stepscope.shown().requests[id].block_table", request)
     lit = {tile["first"]: tile["lit"] for tile in tiles(page) if tile["lit"]}
