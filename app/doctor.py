@@ -25,7 +25,8 @@ _PROBE = """
 import json, sys
 from engine.config import EngineConfig
 from engine.device import findings
-print(json.dumps(findings(EngineConfig(device=sys.argv[1], dtype=sys.argv[2]))))
+eager = sys.argv[3] == "True"
+print(json.dumps(findings(EngineConfig(device=sys.argv[1], dtype=sys.argv[2], enforce_eager=eager))))
 """
 
 Say = Callable[[str], None]
@@ -49,7 +50,7 @@ def _version() -> str:
 def _device(config: EngineConfig, say: Say) -> bool:
     try:
         probe = subprocess.run(
-            [sys.executable, "-P", "-c", _PROBE, config.device, config.dtype],
+            [sys.executable, "-P", "-c", _PROBE, config.device, config.dtype, str(config.enforce_eager)],
             capture_output=True,
             text=True,
             timeout=PROBE_TIMEOUT_S,
@@ -66,6 +67,8 @@ def _device(config: EngineConfig, say: Say) -> bool:
         say(f"         {found['why']}")
         return False
     say(f"         used: {found['used']}, dtype {found['dtype']} ({found['why']})")
+    no_graphs = found["no_graphs"]
+    say("         CUDA graphs: " + ("decode steps are replayed" if no_graphs is None else f"off, {no_graphs}"))
     return True
 
 

@@ -27,6 +27,8 @@ class Terminal:
                 self._load(event)
             case "hello":
                 say(f"ready in {time.monotonic() - record.started_at:.1f} s: {event['memory']['sum_text']}")
+                for off in event.get("disabled", []):
+                    say(f"off: {off['feature']} ({off['reason']})")
             case "bye" if not self._hub.closing:
                 complain(f"engine {record.id} is gone: {event['reason']}")
 

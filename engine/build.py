@@ -13,6 +13,7 @@ from engine.core import no_cost
 from engine.model_cache import Progress
 from engine.reporter import StepCost
 from engine.runner import Runner
+from engine.switched_off import switched_off, why_no_graphs
 from engine.threads import wait_politely
 
 
@@ -59,6 +60,7 @@ def _build_scripted(config: EngineConfig) -> Built:
         device=facts.device,
         memory=facts.memory,
         cost=no_cost,
+        disabled=switched_off(config, facts.device.type),
     )
 
 
@@ -76,7 +78,7 @@ def _build_real(config: EngineConfig, progress: Progress) -> Built:
         draft_facts = draft.facts if draft else None
         runner = model_runner.ModelRunner(loaded, resolved, draft)
         runner.warm_up(progress)
-        if chosen.device.type == "cuda":
+        if why_no_graphs(config, chosen.device.type) is None:
             from engine.graphs import CudaCapture
 
             runner.capture(CudaCapture(), progress)
@@ -92,5 +94,5 @@ def _build_real(config: EngineConfig, progress: Progress) -> Built:
         memory=memory,
         cost=partial(roofline.total_cost, loaded.facts, draft_facts, memory),
         draft=draft_facts,
-        disabled=[{"feature": "cuda", "reason": chosen.passed_over}] if chosen.passed_over else [],
+        disabled=switched_off(config, chosen.device.type, chosen.passed_over),
     )

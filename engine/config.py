@@ -68,6 +68,7 @@ class EngineConfig:
     batching: str = "continuous"  # continuous | static
     scheduling_policy: str = "fcfs"  # fcfs | priority | shortest-first
     speculative: str = "none"  # none | ngram:K | draft:MODEL:K
+    enforce_eager: bool = False  # no CUDA graphs: every step launches its kernels one by one
     watermark: float = 0.01  # share of the pool kept free at admission
     seed: int = 0
     start_paused: bool = False

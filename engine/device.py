@@ -22,6 +22,7 @@ from engine.config import EngineConfig
 from engine.errors import ConfigError
 from engine.events import DeviceFacts
 from engine.roofs import Roofs, measure_roofs
+from engine.switched_off import why_no_graphs
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -95,11 +96,15 @@ def findings(config: EngineConfig) -> dict[str, Any]:
     try:
         choice = choose_device(config.device)
     except ConfigError as error:
-        used, why, dtype = None, str(error), ""
+        found: dict[str, Any] = {"used": None, "why": str(error), "dtype": "", "no_graphs": None}
     else:
-        used, why = choice.device.type, choice.why
-        dtype = str(resolve_dtype(config, choice.device)).removeprefix("torch.")
-    return {"torch": torch.__version__, "threads": torch.get_num_threads(), "used": used, "why": why, "dtype": dtype}
+        found = {
+            "used": choice.device.type,
+            "why": choice.why,
+            "dtype": str(resolve_dtype(config, choice.device)).removeprefix("torch."),
+            "no_graphs": why_no_graphs(config, choice.device.type),
+        }
+    return {"torch": torch.__version__, "threads": torch.get_num_threads(), **found}
 
 
 def resolve_dtype(config: EngineConfig, device: torch.device) -> torch.dtype:

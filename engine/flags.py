@@ -28,6 +28,7 @@ _HELP = {
     "batching": "static lets nobody join before everybody has finished",
     "scheduling_policy": "who goes next; priority preempts, shortest-first may starve",
     "speculative": "guess tokens ahead: none, ngram:K or draft:MODEL:K (first-N-layers is a MODEL too)",
+    "enforce_eager": "capture no CUDA graphs, replay none: every step launches its kernels one by one",
     "watermark": "share of the pool kept free when a request is admitted",
     "seed": "of requests that bring none",
     "start_paused": "hold the gate from the start",

@@ -62,7 +62,7 @@ def test_flags_that_cannot_work_together_are_one_sentence(capsys: pytest.Capture
     assert "--max-num-batched-tokens" in err
 
 
-@pytest.mark.parametrize("flag", ["--token=x", "--record=f", "--enforce-eager"])
+@pytest.mark.parametrize("flag", ["--token=x", "--record=f"])
 def test_flags_of_later_are_refused(capsys: pytest.CaptureFixture[str], flag: str) -> None:
     code, _, err = run(capsys, "serve", flag)
     assert code == 2
@@ -90,6 +90,7 @@ def test_doctor_says_what_was_found(capsys: pytest.CaptureFixture[str]) -> None:
         assert word in out
     assert f"Port {taken}" in out
     assert "used: cpu, dtype float32 (torch " in out
+    assert "CUDA graphs: off, there are none on a CPU" in out
 
 
 def test_doctor_says_that_a_gpu_that_was_asked_for_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ import pytest
 from app.hub import Hub
 from app.settings import Settings
 from app.terminal import Terminal
-from tests.app.fakes import LocalEngine
+from tests.app.fakes import LocalEngine, hello_body
 
 
 @pytest.fixture
@@ -30,6 +30,13 @@ def test_ready_comes_with_the_memory_sum(hub: Hub, capsys: pytest.CaptureFixture
     out = capsys.readouterr().out
     assert out.startswith("ready in ")
     assert "KV blocks" in out
+
+
+def test_what_the_engine_switched_off_is_said_at_its_start(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+    engine = LocalEngine(hub)
+    off = [{"feature": "cuda_graphs", "reason": "--enforce-eager"}]
+    engine.say("hello", **hello_body(engine.config) | {"disabled": off})
+    assert capsys.readouterr().out.splitlines()[-1] == "off: cuda_graphs (--enforce-eager)"
 
 
 def test_a_lost_engine_is_said_unless_the_app_is_closing(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:

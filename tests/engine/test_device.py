@@ -96,7 +96,9 @@ def test_findings_say_what_would_be_used_and_why(monkeypatch: pytest.MonkeyPatch
         "used": "cuda",
         "why": "Fake 9000 (compute capability 9.0)",
         "dtype": "bfloat16",
+        "no_graphs": None,
     }
+    assert findings(EngineConfig(enforce_eager=True))["no_graphs"].startswith("--enforce-eager: every step")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert findings(EngineConfig(device="cuda"))["used"] is None
 
