@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.wire import Json
-from engine.errors import RequestError
-from engine.request import MAX_INTEGER, SamplingParams, shown
+from engine.errors import RequestError, shown
+from engine.request import SamplingParams, check_priority
 
 COMPLETIONS_MAX_TOKENS = 16  # OpenAI's default for /v1/completions
 MAX_LABEL = 128  # characters of a client's own id
@@ -134,19 +134,6 @@ def check_text(text: str, param: str) -> str:
     if any("\ud800" <= char <= "\udfff" for char in text):
         raise RequestError(f"{param} contains half of a surrogate pair, which is not a character.", param=param)
     return text
-
-
-def check_priority(value: object) -> int:
-    """A whole number; left out is 0."""
-    if value is None:
-        return 0
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MAX_INTEGER:
-        raise RequestError(
-            f"priority is {shown(value)}; it must be a whole number between -{MAX_INTEGER} and {MAX_INTEGER}; "
-            "lower is more urgent.",
-            param="priority",
-        )
-    return value
 
 
 # -- the parts -------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from app.server import PortTaken, Server, bind, serve_forever
 from app.settings import DEFAULT_MAX_VIEWERS, DEFAULT_PORT, LOOPBACK, Settings, ShareText
 from app.terminal import Terminal, complain, say
 from engine.config import EngineConfig
-from engine.errors import StepscopeError
+from engine.errors import StepscopeError, brief, shown
 from engine.flags import add_config_flags, config_from_args
 from engine.model_source import check_models
 
@@ -65,21 +65,21 @@ def _parser() -> argparse.ArgumentParser:
 def _port(text: str) -> int:
     port = int(text)
     if not 0 <= port <= 65535:
-        raise argparse.ArgumentTypeError(f"{port} is not a port; it must be from 0 to 65535")
+        raise argparse.ArgumentTypeError(f"{shown(port)} is not a port; it must be from 0 to 65535")
     return port
 
 
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is too small; it must be at least 1")
+        raise argparse.ArgumentTypeError(f"{shown(number)} is too small; it must be at least 1")
     return number
 
 
 def serve(args: argparse.Namespace) -> int:
     """Check everything that can be checked, then serve until a signal says stop."""
     if args.host not in LOOPBACK:
-        complain(f"--host {args.host} is refused: Stepscope serves this machine only (127.0.0.1) for now.")
+        complain(f"--host {brief(args.host)} is refused: Stepscope serves this machine only (127.0.0.1) for now.")
         return USAGE_EXIT
     config = config_from_args(args)
     address = "127.0.0.1" if args.host == "localhost" else args.host

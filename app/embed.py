@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from app.problems import Problem
 from app.security import FRAMED_CSP
+from engine.errors import shown
 
 PICTURES = frozenset({"slots", "timeline", "kv", "queue", "anatomy", "latency", "roofline", "memory", "self"})
 _PANEL = re.compile(r'<section class="panel[^"]*" id="panel-([a-z_-]+)"')
@@ -30,6 +31,6 @@ def present_alone(names: list[str], page: Response) -> None:
     known = _PANEL.findall(bytes(page.body).decode())
     for name in names:
         if name not in known:
-            raise Problem(404, f"There is no panel {name!r:.40}; the panels are {', '.join(known)}.", param="panel")
+            raise Problem(404, f"There is no panel {shown(name)}; the panels are {', '.join(known)}.", param="panel")
     if PICTURES.issuperset(names):
         page.headers["Content-Security-Policy"] = FRAMED_CSP

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from app.bodies import check_priority, check_text, sampling_fields
+from app.bodies import check_text, sampling_fields
 from app.wire import Json
-from engine.errors import RequestError
-from engine.request import shown
+from engine.errors import RequestError, shown
+from engine.request import check_priority
 
 MAX_COPIES = 16
 DEFAULT_BURST = 8

@@ -29,7 +29,7 @@ from app.hub import Hub
 from app.problems import Problem
 from app.wire import Json
 from engine.config import EngineConfig
-from engine.errors import ConfigError
+from engine.errors import ConfigError, shown
 from engine.flags import setting_to_arg
 from engine.knobs import FIELDS, KNOBS, changed
 
@@ -82,7 +82,9 @@ def checked(asked: Json, config: Json) -> Json:
         settings.setdefault("max_num_batched_tokens", max(config["max_num_batched_tokens"], config["max_model_len"]))
     for name, value in settings.items():
         if name not in SETTINGS:
-            raise Problem(400, f"{name[:60]} cannot be given here; {', '.join(sorted(SETTINGS))} can.", param=name[:60])
+            raise Problem(
+                400, f"{shown(name)} cannot be given here; {', '.join(sorted(SETTINGS))} can.", param=name[:60]
+            )
         if value is None:
             raise Problem(400, f"{name} is null; give a value, or leave it out.", param=name)
     try:

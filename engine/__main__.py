@@ -24,7 +24,7 @@ from engine.commands import CommandReader
 from engine.config import EngineConfig
 from engine.core import EngineCore
 from engine.emitter import Emitter, EventRing
-from engine.errors import StepscopeError
+from engine.errors import LoadError, StepscopeError, brief
 from engine.flags import add_config_flags, config_from_args
 from engine.frontend import Frontend
 from engine.loop import Command, EngineLoop
@@ -69,8 +69,7 @@ class Engine:
         self._watch_for_the_end()
         self._publisher.start()
         try:
-            built = build(config, self._load_progress)
-            loop = self._open(built)
+            loop = self._open(self._build(config))
         except StepscopeError as error:
             self._bye(str(error))
             raise
@@ -79,11 +78,24 @@ class Engine:
         except Exception as error:
             traceback.print_exc()
             loop.core.fail_all("engine_error")
-            self._bye(f"{type(error).__name__} in a step: {error}")
+            self._bye(f"{type(error).__name__} in a step: {brief(error)}")
             return 1
         loop.core.fail_all("shutdown")
         self._bye("It was told to stop.")
         return 0
+
+    def _build(self, config: EngineConfig) -> Built:
+        """Whatever goes wrong is one sentence; what nobody foresaw leaves its traceback in the terminal before it."""
+        try:
+            return build(config, self._load_progress)
+        except StepscopeError:
+            raise
+        except Exception as error:
+            traceback.print_exc()
+            raise LoadError(
+                f"--model {brief(config.model)} could not be loaded ({type(error).__name__}: {brief(error)}). "
+                "Is one of its files damaged? `stepscope doctor` says what was found."
+            ) from error
 
     def _open(self, built: Built) -> EngineLoop:
         frontend = Frontend(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from engine.condition import Condition
-from engine.errors import RequestError
+from engine.errors import RequestError, shown
 from engine.request import Request
 from engine.runner import ScheduledRow, SchedulerOutput
 
@@ -77,7 +77,7 @@ def _parse(text: str) -> _Test:
         condition = Condition(argument)
         return lambda facts: (condition.holds(facts.numbers), None)
     raise RequestError(
-        f"on holds {text[:60]!r}; it may hold {', '.join(_PLAIN)}, slow_step:MS, request:ID and if:CONDITION.",
+        f"on holds {shown(text)}; it may hold {', '.join(_PLAIN)}, slow_step:MS, request:ID and if:CONDITION.",
         param="on",
     )
 

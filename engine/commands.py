@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.core import EngineCore
-from engine.errors import RequestError
+from engine.errors import RequestError, brief, shown
 from engine.frontend import Frontend
 from engine.gate_action import GateAction
 from engine.loop import Command
@@ -54,7 +54,7 @@ class CommandReader:
                 return self._submit(body)
             case "abort" if _is_id(body.get("request")):
                 request_id = body["request"]
-                return lambda core: None if core.abort(request_id) else f"No request {request_id} is live."
+                return lambda core: None if core.abort(request_id) else f"No request {brief(request_id)} is live."
             case "gate":
                 return _gate(body)
             case "configure" if isinstance(body.get("changes"), dict):
@@ -71,7 +71,7 @@ class CommandReader:
             case "shutdown":
                 return lambda core: self._stop()
             case other:
-                return lambda core: f"The command {str(other)[:40]!r} is unknown or lacks its request."
+                return lambda core: f"The command {shown(other)} is unknown or lacks its request."
 
     def _submit(self, body: dict[str, Any]) -> Callable[[EngineCore], str | None]:
         request_id, arrival_us = body["request"], self._clock()

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from engine.errors import RequestError
+from engine.errors import RequestError, brief, shown
 
 NUMBERS = (
     "step",
@@ -60,7 +60,7 @@ class Condition:
             self._tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError):
             raise RequestError(
-                f"The condition {text!r} cannot be read; try free_blocks < 4 and waiting > 2.", param="on"
+                f"The condition {shown(text)} cannot be read; try free_blocks < 4 and waiting > 2.", param="on"
             ) from None
         self.text = text
         _check(self._tree)
@@ -85,10 +85,11 @@ def _check(node: ast.expr) -> None:
         case ast.Name(id=name) if name in NUMBERS:
             children = []
         case ast.Name(id=name):
-            raise RequestError(f"The condition names {name}; it may name {', '.join(NUMBERS)}.", param="on")
+            raise RequestError(f"The condition names {brief(name)}; it may name {', '.join(NUMBERS)}.", param="on")
         case _:
             raise RequestError(
-                f"The condition may not contain {ast.unparse(node)!r}: numbers, names, comparisons, and/or/not only.",
+                f"The condition may not contain {shown(ast.unparse(node))}: "
+                "numbers, names, comparisons, and/or/not only.",
                 param="on",
             )
     for child in children:

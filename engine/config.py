@@ -10,8 +10,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from engine.errors import ConfigError
-from engine.request import MAX_INTEGER, shown
+from engine.errors import ConfigError, shown
+from engine.request import MAX_INTEGER
 from engine.speculative import Speculation, parse_speculation
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
@@ -90,25 +90,28 @@ class EngineConfig:
         for name in ("max_model_len", "num_blocks", "kv_cache_memory_bytes"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ConfigError(f"{flag(name)} is {value}; it must be at least 1, or left out to be chosen.")
+                raise ConfigError(f"{flag(name)} is {shown(value)}; it must be at least 1, or left out to be chosen.")
         for name in ("max_num_seqs", "max_num_batched_tokens", "max_queue"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"{flag(name)} is {getattr(self, name)}; it must be at least 1.")
+                raise ConfigError(f"{flag(name)} is {shown(getattr(self, name))}; it must be at least 1.")
         if not 1 <= self.block_size <= MAX_BLOCK_SIZE:
-            raise ConfigError(f"--block-size is {self.block_size}; it must be between 1 and {MAX_BLOCK_SIZE} tokens.")
+            raise ConfigError(
+                f"--block-size is {shown(self.block_size)}; it must be between 1 and {MAX_BLOCK_SIZE} tokens."
+            )
         if self.long_prefill_token_threshold < 0:
             raise ConfigError(
-                f"--long-prefill-token-threshold is {self.long_prefill_token_threshold}; it must be at least 0."
+                f"--long-prefill-token-threshold is {shown(self.long_prefill_token_threshold)}; it must be at least 0."
             )
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
-                raise ConfigError(f"{flag(name)} is {getattr(self, name)!r}; it must be one of {', '.join(choices)}.")
+                value = shown(getattr(self, name))
+                raise ConfigError(f"{flag(name)} is {value}; it must be one of {', '.join(choices)}.")
         self._check_draft(parse_speculation(self.speculative))
         if not 0.0 <= self.watermark < 0.5:
-            raise ConfigError(f"--watermark is {self.watermark}; it must be at least 0 and below 0.5.")
+            raise ConfigError(f"--watermark is {shown(self.watermark)}; it must be at least 0 and below 0.5.")
         if not 0.0 < self.gpu_memory_utilization <= 1.0:
             raise ConfigError(
-                f"--gpu-memory-utilization is {self.gpu_memory_utilization}; it must be above 0 and at most 1."
+                f"--gpu-memory-utilization is {shown(self.gpu_memory_utilization)}; it must be above 0 and at most 1."
             )
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise ConfigError(
@@ -116,7 +119,7 @@ class EngineConfig:
                 "a full batch could not decode one token each. Raise the first or lower the second."
             )
         if not 0.0 <= self.scripted_step_ms <= 60_000.0:
-            raise ConfigError(f"--scripted-step-ms is {self.scripted_step_ms}; it must be between 0 and 60000.")
+            raise ConfigError(f"--scripted-step-ms is {shown(self.scripted_step_ms)}; it must be between 0 and 60000.")
         self._check_unchunked()
 
     @property
@@ -132,7 +135,7 @@ class EngineConfig:
             raise ConfigError("--speculative draft does not combine with --simulate: a cost model has no draft model.")
         if self.scripted != (speculation.draft_model == SCRIPTED_MODEL):
             raise ConfigError(
-                f"--speculative is {self.speculative!r:.60} and --model is {self.model!r:.60}: the scripted model is "
+                f"--speculative is {shown(self.speculative)} and --model is {shown(self.model)}: the scripted model is "
                 "guessed by draft:scripted:K and nothing else, and guesses for no other."
             )
 

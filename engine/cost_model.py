@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.errors import ConfigError
+from engine.errors import ConfigError, brief
 from engine.runner import ScheduledRow
 
 BUILTIN = "builtin"
@@ -125,7 +125,7 @@ def load_cost_model(name: str) -> CostModel:
     try:
         return CostModel.from_json(Path(name).read_text())
     except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"--cost-model {name} cannot be used: {error}.") from None
+        raise ConfigError(f"--cost-model {brief(name)} cannot be used: {brief(error)}.") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from engine.config import EngineConfig
-from engine.errors import ConfigError
+from engine.errors import ConfigError, brief
 from engine.events import DeviceFacts
 from engine.roofs import Roofs, measure_roofs
 from engine.switched_off import why_no_graphs
@@ -116,13 +116,20 @@ def resolve_dtype(config: EngineConfig, device: torch.device) -> torch.dtype:
 
 @contextmanager
 def naming_memory() -> Iterator[None]:
-    """Within, a GPU that is too small is a ConfigError: there is something to be done about it."""
+    """Within, memory that is too small is a ConfigError: there is something to be done about it."""
     try:
         yield
     except torch.OutOfMemoryError as error:
         raise ConfigError(
             f"The GPU's memory is too small ({str(error).splitlines()[0]:.160}). Free what other programs hold, choose "
             "a smaller model, or lower --gpu-memory-utilization, --max-num-batched-tokens or --max-num-seqs."
+        ) from None
+    except (RuntimeError, MemoryError) as error:  # torch on a CPU has no error of its own for that
+        if not isinstance(error, MemoryError) and "can't allocate memory" not in str(error):
+            raise
+        raise ConfigError(
+            f"This machine's memory is too small ({brief(error) or 'MemoryError'}). Free what other programs hold, "
+            "choose a smaller model, or lower --num-blocks, --max-num-batched-tokens or --max-num-seqs."
         ) from None
 
 

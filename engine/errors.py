@@ -1,4 +1,30 @@
-"""The errors a person may see. Each message names the field, the value, the limit and the remedy."""
+"""The errors a person may see. Each message names the field, the value, the limit and the remedy.
+
+What it names was somebody's input, or another program's words: `shown` and `brief` keep both short and on one line.
+"""
+
+from __future__ import annotations
+
+import reprlib
+
+MOST_SHOWN = 80  # characters of a value that a message repeats
+MOST_WORDS = 200  # of another program's message, or of a path
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxlong = _REPR.maxother = MOST_SHOWN
+
+
+def shown(value: object) -> str:
+    """A short, safe rendering of a bad value, however large or deep; cut between characters."""
+    text = _REPR.repr(value).encode("ascii", "backslashreplace").decode()
+    return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 3] + "..."
+
+
+def brief(words: object) -> str:
+    """A name, a path or an error's own words, unquoted: in one line, and cut in the middle if they are long."""
+    text = " ".join(str(words).split()).encode("utf-8", "backslashreplace").decode()
+    half = (MOST_WORDS - 5) // 2
+    return text if len(text) <= MOST_WORDS else f"{text[:half]} ... {text[-half:]}"
 
 
 class StepscopeError(Exception):

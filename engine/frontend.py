@@ -18,9 +18,9 @@ from tokenizers import Tokenizer
 
 from engine.config import EngineConfig
 from engine.detokenizer import Detokenizer
-from engine.errors import LoadError, RequestError
+from engine.errors import LoadError, RequestError, brief, shown
 from engine.events import ModelFacts
-from engine.request import MAX_INTEGER, Request, SamplingParams, shown
+from engine.request import Request, SamplingParams, check_priority
 
 ROLES = ("system", "user", "assistant", "tool", "developer")
 
@@ -66,7 +66,7 @@ class Frontend:
             label=_label(command, "label"),
             parent=_label(command, "parent"),
             owner=_label(command, "owner"),
-            priority=_priority(command),
+            priority=check_priority(command.get("priority")),
             request_class=_label(command, "request_class"),
         )
 
@@ -135,7 +135,9 @@ class Frontend:
             said = str(error).encode(errors="replace").decode()  # it may hold what no check has seen
             if any(message["content"] and message["content"] in said for message in messages):
                 said = "it quotes them, which is not for everybody to read."  # a refusal is a public event
-            raise RequestError(f"The model's chat template refuses these messages: {said}", param="messages") from None
+            raise RequestError(
+                f"The model's chat template refuses these messages: {brief(said)}", param="messages"
+            ) from None
         except Exception:  # a template is a program, and can fail like one
             raise RequestError("The model's chat template cannot render these messages.", param="messages") from None
 
@@ -179,15 +181,6 @@ def _label(command: Mapping[str, Any], name: str) -> str | None:
     return label
 
 
-def _priority(command: Mapping[str, Any]) -> int:
-    priority = command.get("priority")
-    if priority is None:
-        return 0
-    if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) > MAX_INTEGER:
-        raise RequestError(f"priority must be a whole number, not {shown(priority)}.", param="priority")
-    return priority
-
-
 def _template(source: str) -> jinja2.Template:
     """A chat template with what published ones expect beyond plain Jinja, in a sandbox."""
 
@@ -203,4 +196,4 @@ def _template(source: str) -> jinja2.Template:
     try:
         return environment.from_string(source)
     except jinja2.TemplateSyntaxError as error:
-        raise LoadError(f"The model's chat template cannot be read (line {error.lineno}): {error}") from None
+        raise LoadError(f"The model's chat template cannot be read (line {error.lineno}): {brief(error)}") from None

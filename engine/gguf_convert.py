@@ -16,7 +16,7 @@ import numpy as np
 from gguf import GGMLQuantizationType
 from gguf.quants import dequantize
 
-from engine.errors import LoadError
+from engine.errors import LoadError, brief, shown
 from engine.gguf_file import GGUFFile, GGUFTensor
 from engine.gguf_tokenizer import build_tokenizer, special_tokens
 from engine.models.config import ModelConfig, expected_tensors, parse_model_config
@@ -52,13 +52,15 @@ def gguf_name(name: str) -> str:
 def config_json(gguf: GGUFFile) -> dict[str, Any]:
     """The config.json of a Llama-architecture GGUF. Raises LoadError for another architecture or scaled RoPE."""
     if gguf.architecture != "llama":
-        raise LoadError(f"{gguf.path} is of architecture {gguf.architecture or 'unknown'!r}; supported: llama.")
+        raise LoadError(f"{gguf.path} is of architecture {shown(gguf.architecture or 'unknown')}; supported: llama.")
     if gguf.value("expert_count"):
-        raise LoadError(f"{gguf.path} is a mixture of {gguf.value('expert_count')} experts; that is not implemented.")
+        raise LoadError(
+            f"{gguf.path} is a mixture of {shown(gguf.value('expert_count'))} experts; that is not implemented."
+        )
     scaling = gguf.value("rope.scaling.type", "none")
     if scaling != "none" or "rope_freqs.weight" in gguf.tensors:
         kind = scaling if scaling != "none" else "rope_freqs"
-        raise LoadError(f"{gguf.path} uses scaled rotary embedding ({kind}), which is not implemented for GGUF.")
+        raise LoadError(f"{gguf.path} uses scaled rotary embedding ({brief(kind)}), which is not implemented for GGUF.")
     tokens = gguf.metadata.get("tokenizer.ggml.tokens") or []
     heads = gguf.value("attention.head_count", 0)
     raw = {
@@ -137,7 +139,9 @@ def _values(
         try:
             values = dequantize(raw.reshape(*tensor.shape[:-1], -1), kind)
         except NotImplementedError:
-            raise LoadError(f"Tensor {tensor.name} is stored as {kind.name}, which cannot be dequantised.") from None
+            raise LoadError(
+                f"Tensor {brief(tensor.name)} is stored as {kind.name}, which cannot be dequantised."
+            ) from None
     if ".self_attn.q_proj." in name:
         values = _half_split(values, config.num_attention_heads)
     elif ".self_attn.k_proj." in name:

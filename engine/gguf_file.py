@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from engine.errors import LoadError
+from engine.errors import LoadError, shown
 
 MAGIC: Final = b"GGUF"
 VERSIONS: Final = (2, 3)
@@ -126,7 +126,7 @@ def _read_body(path: Path, cursor: _Cursor, size: int) -> GGUFFile:
     raw = [_read_tensor_info(cursor) for _ in range(num_tensors)]
     alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
     if not isinstance(alignment, int) or alignment < 1:
-        raise ValueError(f"alignment {alignment!r:.40}")
+        raise ValueError(f"alignment {shown(alignment)}")
     start = -(-cursor.at // alignment) * alignment
     tensors = {tensor.name: tensor for tensor in _place(raw, start)}
     end = max((tensor.offset + tensor.num_bytes for tensor in tensors.values()), default=start)

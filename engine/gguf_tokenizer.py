@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from engine.errors import LoadError
+from engine.errors import LoadError, shown
 from engine.gguf_file import GGUFFile
 
 _CONTROL: Final = 3  # token types of GGUF
@@ -40,7 +40,7 @@ def build_tokenizer(gguf: GGUFFile) -> Tokenizer:
     elif kind == "llama":
         tokenizer = _sentencepiece(gguf, tokens)
     else:
-        raise LoadError(f"{gguf.path} has a tokenizer of kind {kind!r}; supported: gpt2 (byte-level BPE), llama.")
+        raise LoadError(f"{gguf.path} has a tokenizer of kind {shown(kind)}; supported: gpt2 (byte-level BPE), llama.")
     _add_marked_tokens(tokenizer, gguf, tokens)
     _add_bos(tokenizer, gguf, tokens, default=kind == "llama")
     return tokenizer
@@ -58,7 +58,7 @@ def _byte_level(gguf: GGUFFile, tokens: list[str]) -> Tokenizer:
         first = pre_tokenizers.Digits(individual_digits=True)
     elif rule not in _GPT2_NAMES:
         raise LoadError(
-            f"{gguf.path} cuts text into words by the rule {rule!r} (tokenizer.ggml.pre), which is not known."
+            f"{gguf.path} cuts text into words by the rule {shown(rule)} (tokenizer.ggml.pre), which is not known."
         )
     spell = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=rule not in _LLAMA3_NAMES)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([first, spell]) if first else spell

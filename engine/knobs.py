@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from engine.config import EngineConfig
-from engine.errors import ConfigError
+from engine.errors import ConfigError, shown
 
 LIVE = "live"
 NEXT_STEP = "next_step"
@@ -35,7 +35,7 @@ FIELDS = frozenset(field.name for field in dataclasses.fields(EngineConfig))
 def effect(name: str) -> str:
     """How a change of this field takes effect. Raises ConfigError if there is no such field."""
     if name not in FIELDS:
-        raise ConfigError(f"{name[:60]} is no setting of an engine.")
+        raise ConfigError(f"{shown(name)} is no setting of an engine.")
     return KNOBS.get(name, RESTART)
 
 
@@ -45,7 +45,7 @@ def changed(config: EngineConfig, changes: Mapping[str, Any]) -> EngineConfig:
     for name, value in changes.items():
         effect(name)
         if not _fits(value, types[name]):
-            raise ConfigError(f"{name} is {value!r:.40}; it must be {types[name].replace(' | None', ' or null')}.")
+            raise ConfigError(f"{name} is {shown(value)}; it must be {types[name].replace(' | None', ' or null')}.")
     return dataclasses.replace(config, **changes)
 
 

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 from torch import Tensor
 
 from engine import tokenizer as tokenizer_files
 from engine.config import EngineConfig
 from engine.device import resolve_device, resolve_dtype
-from engine.errors import LoadError
+from engine.errors import LoadError, brief
 from engine.events import ModelFacts
 from engine.gguf_file import read_gguf
 from engine.model_cache import Progress, complete, converted_dir, embedded_file, fetch_embedded, publish
@@ -32,6 +32,7 @@ from engine.model_source import (
     check_folder,
     check_gguf,
     find_source,
+    naming_the_file,
     read_model_config,
     weight_files,
 )
@@ -57,6 +58,11 @@ class Loaded:
 
 def load(config: EngineConfig, progress: Progress) -> Loaded:
     """Load `config.model`. Raises LoadError or ConfigError."""
+    with naming_the_file(config.model):
+        return _load(config, progress)
+
+
+def _load(config: EngineConfig, progress: Progress) -> Loaded:
     source = find_source(config)
     device = resolve_device(config)
     dtype = resolve_dtype(config, device)
@@ -176,7 +182,10 @@ def _stored_weights(folder: Path) -> Iterator[Callable[[str], Tensor]]:
     with ExitStack() as stack:
         where: dict[str, Any] = {}
         for file in weight_files(folder):
-            opened = stack.enter_context(safe_open(str(file), framework="pt"))
+            try:
+                opened = stack.enter_context(safe_open(str(file), framework="pt"))
+            except (SafetensorError, OSError) as error:
+                raise LoadError(f"{file} cannot be read: {brief(error)}. Fetch the file again.") from None
             where.update(dict.fromkeys(opened.keys(), opened))
         yield lambda name: where[name].get_tensor(name)
 

@@ -18,18 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from engine.config import DEFAULT_MODEL, EngineConfig, flag
-from engine.errors import ConfigError, LoadError
+from engine.config import DEFAULT_MODEL, SCRIPTED_MODEL, EngineConfig
+from engine.errors import LoadError, brief, shown
 from engine.gguf_file import read_gguf
 from engine.model_cache import complete, converted_dir, embedded_file
 from engine.models.config import ModelConfig, expected_tensors, parse_model_config
 from engine.safetensors_file import StoredTensor, read_header
 from engine.speculative import check_num_layers, check_vocab_size, parse_speculation
 
-LOAD_FORMATS: Final = ("auto", "safetensors", "gguf", "dummy")
-DEVICES: Final = ("auto", "cpu", "cuda")
-DTYPES: Final = ("auto", "float32", "bfloat16", "float16")
-SCRIPTED_MODEL: Final = "scripted"
 LFS_POINTER: Final = b"version https://git-lfs"
 INDEX_FILE: Final = "model.safetensors.index.json"
 FLOAT_DTYPES: Final = ("F32", "F16", "BF16")
@@ -69,22 +65,34 @@ def _config_of(source: ModelSource) -> ModelConfig | None:
 
 def find_source(config: EngineConfig) -> ModelSource:
     """Resolve and check `--model`. Raises LoadError (the model) or ConfigError (the flag)."""
-    try:
+    with naming_the_file(config.model):
         return _find_source(config)
-    except (OSError, RuntimeError) as error:  # a name too long, a folder that is locked, a ~user who is not
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise LoadError(f"--model {config.model[:60]} cannot be read: {str(reason).rstrip('.')}.") from None
+
+
+@contextmanager
+def naming_the_file(model: str) -> Iterator[None]:
+    """Within, a file that the system does not let us read is a LoadError that names it."""
+    try:
+        yield
+    except OSError as error:  # a name too long, a folder that is locked, a disk that fails
+        culprit = error.filename if isinstance(error.filename, str) and error.filename != model else None
+        file = "" if culprit is None else f"{brief(culprit)}: "
+        raise LoadError(
+            f"--model {brief(model)} cannot be read: {file}{brief(error.strerror or error).rstrip('.')}. "
+            "Check that it is whole and that this user may read it."
+        ) from None
+    except UnicodeDecodeError as error:
+        raise LoadError(f"--model {brief(model)} holds a file that is not UTF-8 text: {error.reason}.") from None
 
 
 def _find_source(config: EngineConfig) -> ModelSource:
-    _check_flags(config)
     if config.scripted:
         return ModelSource(SourceKind.SCRIPTED, SCRIPTED_MODEL)
+    path = _expanded(config.model)
     if config.load_format == "dummy":
-        return _dummy(Path(config.model).expanduser())
+        return _dummy(path)
     if config.model == DEFAULT_MODEL:
         return ModelSource(SourceKind.EMBEDDED, DEFAULT_MODEL, embedded_file())
-    path = Path(config.model).expanduser()
     if path.is_file():
         return _file(path, config.load_format)
     if path.is_dir():
@@ -92,9 +100,16 @@ def _find_source(config: EngineConfig) -> ModelSource:
     if _HUB_ID.fullmatch(config.model) and not path.parent.exists() and path.suffix != ".gguf":
         return ModelSource(SourceKind.HUB, config.model)
     raise LoadError(
-        f"--model {config.model}: there is no such file or folder. Give a folder with config.json and *.safetensors, "
-        "a .gguf file, a hub id (owner/name), or leave --model out."
+        f"--model {brief(config.model)}: there is no such file or folder. Give a folder with config.json and "
+        "*.safetensors, a .gguf file, a hub id (owner/name), or leave --model out."
     )
+
+
+def _expanded(model: str) -> Path:
+    try:
+        return Path(model).expanduser()
+    except RuntimeError as error:  # a ~user who is not
+        raise LoadError(f"--model {brief(model)} cannot be read: {str(error).rstrip('.')}.") from None
 
 
 def check_models(config: EngineConfig) -> None:
@@ -133,14 +148,6 @@ def naming_the_draft_model() -> Iterator[None]:
         yield
     except LoadError as error:
         raise LoadError(f"The draft model of --speculative cannot be loaded: {error}") from None
-
-
-def _check_flags(config: EngineConfig) -> None:
-    """Refuse a choice that is not one, while nothing is served yet."""
-    for name, choices in (("load_format", LOAD_FORMATS), ("device", DEVICES), ("dtype", DTYPES)):
-        value = getattr(config, name)
-        if value not in choices:
-            raise ConfigError(f"{flag(name)} is {value!r}; it must be one of {', '.join(choices)}.")
 
 
 def _dummy(path: Path) -> ModelSource:
@@ -208,9 +215,9 @@ def read_json(file: Path) -> dict[str, Any]:
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
-        raise LoadError(f"{file} is damaged: it is not readable as JSON.") from None
+        raise LoadError(f"{file} is damaged: it is not readable as JSON. Fetch the file again.") from None
     if not isinstance(value, dict):
-        raise LoadError(f"{file} is damaged: it is not a JSON object.")
+        raise LoadError(f"{file} is damaged: it is not a JSON object. Fetch the file again.")
     return value
 
 
@@ -218,17 +225,26 @@ def weight_files(folder: Path) -> list[Path]:
     """The safetensors files of a folder: those its index names, else all there are. LoadError if one is missing."""
     index = folder / INDEX_FILE
     if index.is_file():
-        names = sorted(set(read_json(index).get("weight_map", {}).values()))
-        files = [folder / str(name) for name in names]
+        files = [folder / name for name in _indexed(index)]
         for file in files:
             if not file.is_file():
-                raise LoadError(f"{folder} is incomplete: {INDEX_FILE} names {file.name}, which is missing.")
+                raise LoadError(f"{folder} is incomplete: {INDEX_FILE} names {brief(file.name)}, which is missing.")
     else:
         files = sorted(folder.glob("*.safetensors"))
     if not files:
         other = " (only pytorch_model.bin, which is not read)" if list(folder.glob("pytorch_model*.bin")) else ""
         raise LoadError(f"{folder} has no *.safetensors{other}.")
     return files
+
+
+def _indexed(index: Path) -> list[str]:
+    """The files that an index names."""
+    weight_map = read_json(index).get("weight_map")
+    names = weight_map.values() if isinstance(weight_map, dict) else [weight_map]
+    for name in names:
+        if not isinstance(name, str):
+            raise LoadError(f"{index} is damaged: its weight_map holds {shown(name)}, no file. Fetch the file again.")
+    return sorted(set(names))
 
 
 def stored_tensors(folder: Path) -> dict[str, StoredTensor]:

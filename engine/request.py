@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import enum
 import math
-import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.errors import RequestError
+from engine.errors import RequestError, shown
 
 MAX_STOP_STRINGS = 16
 MAX_STOP_CHARS = 256
@@ -147,6 +146,19 @@ def _stop_strings(body: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(strings)
 
 
+def check_priority(value: object) -> int:
+    """A whole number, lower is more urgent; left out is 0. Raises RequestError."""
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MAX_INTEGER:
+        raise RequestError(
+            f"priority is {shown(value)}; it must be a whole number between -{MAX_INTEGER} and {MAX_INTEGER}; "
+            "lower is more urgent.",
+            param="priority",
+        )
+    return value
+
+
 def _token_ids(body: Mapping[str, Any], name: str) -> tuple[int, ...]:
     value = body.get(name)
     if value is None:
@@ -156,12 +168,6 @@ def _token_ids(body: Mapping[str, Any], name: str) -> tuple[int, ...]:
     if not all(0 <= token_id <= MAX_INTEGER for token_id in value):
         raise RequestError(f"{name} holds a number that is no token id; ids are whole numbers from 0.", param=name)
     return tuple(value)
-
-
-def shown(value: object) -> str:
-    """A short, safe rendering of a bad value for an error message, however large or deep; cut between characters."""
-    text = reprlib.repr(value).encode("ascii", "backslashreplace").decode()
-    return text if len(text) <= 40 else text[:37] + "..."
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.errors import ConfigError
+from engine.errors import ConfigError, shown
 from engine.request import Request
 
 Propose = Callable[[Request], list[int]]
@@ -54,7 +54,7 @@ def parse_speculation(speculative: str) -> Speculation:
         if kind == "draft" and model:
             return Speculation(kind, int(count), model)
     raise ConfigError(
-        f"--speculative is {speculative!r:.60}; it must be none, ngram:K or draft:MODEL:K with K from 1 to "
+        f"--speculative is {shown(speculative)}; it must be none, ngram:K or draft:MODEL:K with K from 1 to "
         f"{MAX_DRAFTS}. MODEL is whatever --model takes, or first-N-layers for the model's own first N layers."
     )
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from engine.errors import LoadError
+from engine.errors import LoadError, brief, shown
 from engine.model_source import read_json
 from engine.models.config import ModelConfig, token_id_set
 
@@ -27,7 +27,7 @@ def read_tokenizer(folder: Path, config: ModelConfig) -> Tokenizer:
     try:
         tokenizer = Tokenizer.from_file(str(file))
     except Exception as error:  # the tokenizers package raises bare Exception
-        raise LoadError(f"{file} is not a readable tokenizer: {error}.") from None
+        raise LoadError(f"{file} is not a readable tokenizer: {brief(error)}. Fetch the file again.") from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
     check_tokenizer(tokenizer, config, str(file))
@@ -42,7 +42,7 @@ def check_tokenizer(tokenizer: Tokenizer, config: ModelConfig, where: str) -> No
     ids = tokenizer.encode(ROUND_TRIP, add_special_tokens=False).ids
     back = tokenizer.decode(ids, skip_special_tokens=False)
     if back != ROUND_TRIP:
-        raise LoadError(f"{where} does not give text back unchanged: {ROUND_TRIP!r} became {back!r}.")
+        raise LoadError(f"{where} does not give text back unchanged: {ROUND_TRIP!r} became {shown(back)}.")
 
 
 def byte_tokenizer(config: ModelConfig) -> Tokenizer:
@@ -79,7 +79,10 @@ def read_chat_template(folder: Path, settings: Mapping[str, Any]) -> str | None:
     """chat_template.jinja if there is one, else tokenizer_config.json's field (the one named default of several)."""
     file = folder / "chat_template.jinja"
     if file.is_file():
-        return file.read_text(encoding="utf-8")
+        try:
+            return file.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise LoadError(f"{file} is damaged: it is not UTF-8 text. Fetch the file again.") from None
     value = settings.get("chat_template")
     if isinstance(value, list):
         named = {entry.get("name"): entry.get("template") for entry in value if isinstance(entry, dict)}

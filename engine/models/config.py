@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.errors import LoadError
+from engine.errors import LoadError, brief, shown
 
 ARCHITECTURES: Final = {
     "LlamaForCausalLM": "llama",
@@ -88,7 +88,7 @@ def parse_model_config(raw: Mapping[str, Any], where: str) -> ModelConfig:
     architecture = _architecture(raw, where)
     _check_kinds(raw, where)
     if raw.get("hidden_act") not in (None, "silu"):
-        raise LoadError(f"{where} asks for hidden_act {raw['hidden_act']!r:.40}; only silu is implemented.")
+        raise LoadError(f"{where} asks for hidden_act {shown(raw['hidden_act'])}; only silu is implemented.")
     heads = raw["num_attention_heads"]
     kv_heads = raw.get("num_key_value_heads") or heads
     if heads % kv_heads:
@@ -127,27 +127,28 @@ def _check_kinds(raw: Mapping[str, Any], where: str) -> None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise LoadError(
-                f"{where} has no usable {name}: it is {value!r:.40}, and must be a whole number from {least} to {most}."
+                f"{where} has no usable {name}: it is {shown(value)}, "
+                f"and must be a whole number from {least} to {most}."
             )
     for name in _FLAGS:
         if not isinstance(raw.get(name), bool | None):
-            raise LoadError(f"{where} has no usable {name}: it is {raw[name]!r:.40}, and must be true or false.")
+            raise LoadError(f"{where} has no usable {name}: it is {shown(raw[name])}, and must be true or false.")
     for name in ("rope_scaling", "rope_parameters"):
         if not isinstance(raw.get(name), dict | None):
-            raise LoadError(f"{where} has no usable {name}: it is {raw[name]!r:.40}, and must be an object.")
+            raise LoadError(f"{where} has no usable {name}: it is {shown(raw[name])}, and must be an object.")
     for name in ("rope_theta", "rms_norm_eps"):
         if raw.get(name) is not None:
             _positive(raw, name, where)
     layer_types = raw.get("layer_types") or []
     if not isinstance(layer_types, list) or any(kind not in _LAYER_TYPES for kind in layer_types):
-        raise LoadError(f"{where} has layer_types {layer_types!r:.60}; supported: {', '.join(_LAYER_TYPES)}.")
+        raise LoadError(f"{where} has layer_types {shown(layer_types)}; supported: {', '.join(_LAYER_TYPES)}.")
 
 
 def _positive(settings: Mapping[str, Any], name: str, where: str) -> float:
     """A finite number above 0."""
     value = settings[name]
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e30:
-        raise LoadError(f"{where} has no usable {name}: it is {value!r:.40}, and must be a number above 0.")
+        raise LoadError(f"{where} has no usable {name}: it is {shown(value)}, and must be a number above 0.")
     return value
 
 
@@ -155,7 +156,7 @@ def token_id_set(value: Any, where: str) -> frozenset[int]:
     """An `eos_token_id` field as a set: it may be a number, a list or null. Raises LoadError."""
     ids = [] if value is None else value if isinstance(value, list) else [value]
     if any(isinstance(token_id, bool) or not isinstance(token_id, int) for token_id in ids):
-        raise LoadError(f"{where} has eos_token_id {value!r:.40}; it must be a token id or a list of them.")
+        raise LoadError(f"{where} has eos_token_id {shown(value)}; it must be a token id or a list of them.")
     return frozenset(ids)
 
 
@@ -163,14 +164,14 @@ def _architecture(raw: Mapping[str, Any], where: str) -> str:
     names = raw.get("architectures") or []
     names = [names] if isinstance(names, str) else names
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise LoadError(f"{where} has architectures {names!r:.60}; it must be a list of names.")
+        raise LoadError(f"{where} has architectures {shown(names)}; it must be a list of names.")
     if not names:
         names = [name for name, model_type in ARCHITECTURES.items() if model_type == raw.get("model_type")]
     for name in names:
         if name in ARCHITECTURES:
             return str(name)
     found = ", ".join(map(str, names)) or str(raw.get("model_type"))
-    raise LoadError(f"{where} is of architecture {found}; supported: {', '.join(ARCHITECTURES)}.")
+    raise LoadError(f"{where} is of architecture {brief(found)}; supported: {', '.join(ARCHITECTURES)}.")
 
 
 def _attention_bias(raw: Mapping[str, Any], architecture: str) -> bool:
@@ -196,7 +197,7 @@ def _rope(raw: Mapping[str, Any], where: str) -> RopeConfig:
     if settings.get("rope_theta") is not None:
         theta = _positive(settings, "rope_theta", where)
     if kind not in ("default", "linear", "llama3"):
-        raise LoadError(f"{where} asks for rotary embedding of type {kind!r}; supported: default, linear, llama3.")
+        raise LoadError(f"{where} asks for rotary embedding of type {shown(kind)}; supported: default, linear, llama3.")
     if settings.get("partial_rotary_factor", raw.get("partial_rotary_factor", 1.0)) not in (None, 1.0):
         raise LoadError(f"{where} rotates only part of each head (partial_rotary_factor); that is not implemented.")
     if kind == "default":

@@ -108,6 +108,12 @@ def test_a_gpu_that_is_too_small_is_a_sentence():
         raise torch.OutOfMemoryError("Tried 2 GiB\nand more")
 
 
+def test_a_machine_that_is_too_small_is_a_sentence():
+    said = r"^This machine's memory is too small \(.*4000000000000000 bytes.*\)\. Free "
+    with pytest.raises(ConfigError, match=said), naming_memory():
+        torch.empty(10**15)
+
+
 def test_roofs_that_do_not_fit_the_memory_are_unknown(monkeypatch: pytest.MonkeyPatch):
     def full(*_: object) -> None:
         raise torch.OutOfMemoryError("full")

@@ -28,6 +28,14 @@ engine.scripted.ScriptedRunner = Failing
 sys.exit(engine.__main__.main())
 """
 
+UNFORESEEN = """
+import sys, engine.__main__
+def build(*_):
+    raise ZeroDivisionError("nobody\\nforesaw it")
+engine.__main__.build = build
+sys.exit(engine.__main__.main())
+"""
+
 
 class Process:
     """One engine process and its (first) connection."""
@@ -256,3 +264,11 @@ def test_a_cost_model_that_is_none_ends_the_start_with_a_sentence(start):
     process = start("--simulate", "--cost-model=nowhere.json")
     assert process.wait() == 2
     assert "--cost-model nowhere.json cannot be used" in process.errors()
+
+
+def test_a_load_that_fails_as_nobody_foresaw_is_one_sentence_on_the_page_and_at_the_end_of_the_terminal(start):
+    process = start(program=("-c", UNFORESEEN))
+    reason = process.connection.wait_for("bye")["reason"]
+    assert reason.startswith("--model scripted could not be loaded (ZeroDivisionError: nobody foresaw it). ")
+    assert process.wait() == 2
+    assert process.errors().splitlines()[-1] == reason

@@ -180,6 +180,43 @@ def test_a_tokenizer_that_is_no_tokenizer(tmp_path: Path):
         load_quietly(folder)
 
 
+# -- damage ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weight_map", [None, [], 3, {"a": 7}, {"a": ["x" * 9999]}])
+def test_an_index_that_names_no_files(tmp_path: Path, weight_map: Any):
+    folder = write_folder(tmp_path / "tiny", shards=2)
+    change_json(folder / "model.safetensors.index.json", weight_map=weight_map)
+    with pytest.raises(LoadError, match=r"index\.json is damaged: its weight_map holds .{0,90}, no file\. Fetch"):
+        load_quietly(folder)
+
+
+def test_a_chat_template_that_is_no_text(tmp_path: Path):
+    folder = write_folder(tmp_path / "tiny")
+    (folder / "chat_template.jinja").write_bytes(b"\xff{{ messages }}")
+    with pytest.raises(LoadError, match=r"chat_template\.jinja is damaged: it is not UTF-8 text\. Fetch"):
+        load_quietly(folder)
+
+
+def test_weights_that_only_the_reader_finds_damaged(tmp_path: Path):
+    file = write_folder(tmp_path / "tiny") / "model.safetensors"
+    file.write_bytes(file.read_bytes().replace(b'"data_offsets":[0,', b'"data_offsets":[4,', 1))
+    with pytest.raises(LoadError, match=r"model\.safetensors cannot be read: .*\. Fetch the file again\."):
+        load_quietly(tmp_path / "tiny")
+
+
+def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = write_folder(tmp_path / "tiny")
+
+    def locked(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(folder / "config.json"))
+
+    monkeypatch.setattr(Path, "read_text", locked)
+    with pytest.raises(LoadError, match=r"cannot be read: .*config\.json: Permission denied\. Check that") as caught:
+        load_quietly(folder)
+    assert str(caught.value).startswith(f"--model {folder} ")
+
+
 # -- dummy -------------------------------------------------------------------------------------------------------
 
 
