@@ -142,9 +142,17 @@ async def _carry_out(hub: Hub, record: EngineRecord, command: Json) -> Json:
 
 
 async def reset(hub: Hub, record: EngineRecord, *, force: bool) -> Json:
-    """The stage reset: ends all requests, clears cache and history, leaves the knobs as they were."""
-    live = _live_or_forced(hub, record, "reset", "be cancelled", force=force)
-    return {**await _carry_out(hub, record, {"cmd": "reset"}), "ended": live}
+    """The stage reset: ends all requests, clears cache and history, leaves the knobs as they were.
+
+    Whoever asks while one is under way is told of that one, and that it ended nothing of its own.
+    """
+
+    async def work() -> Json:
+        live = _live_or_forced(hub, record, "reset", "be cancelled", force=force)
+        return {**await _carry_out(hub, record, {"cmd": "reset"}), "ended": live}
+
+    done, joined = await hub.once(record, "reset", work)
+    return {**done, "ended": 0, "joined": True} if joined else done
 
 
 async def restart(supervisor: Supervisor | None, hub: Hub, record: EngineRecord, *, force: bool) -> Json:

@@ -3,7 +3,8 @@
 Gauges and counters are read from the folded state when asked for, so they are true while idle and after an abort;
 histograms take one sample per finished request, that of ITL one per gap between deliveries. An undefined duration
 gives no sample, and neither does one that the gate held or in which events were lost. One series per engine; counters
-go on across restarts.
+go on across restarts. A request that was live when its engine died ended with an error, as its caller was told: it is
+counted then, and not taken back should the engine be heard of again.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
@@ -64,6 +66,18 @@ class _Tally:
         family.add_metric([engine], list(zip(names, accumulate(self._counts), strict=True)), self._sum)
 
 
+@dataclass(slots=True)
+class _Epoch:
+    """An engine's epoch when last looked at."""
+
+    name: str | None
+    state: Json
+    over: bool = False  # its end has been seen, and its live requests counted
+
+    def num_live(self) -> int:
+        return sum(map(len, self.state["queues"].values()))
+
+
 class Metrics:
     """The registry, fed by the hub's events."""
 
@@ -71,7 +85,8 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._hub = hub
         self._before: dict[str, Json] = {}  # totals of an engine's earlier epochs
-        self._current: dict[str, tuple[str | None, Json]] = {}  # its epoch and totals when last looked at
+        self._current: dict[str, _Epoch] = {}
+        self._lost: dict[str, int] = {}  # requests that were live when their engine died
         self._prompt_tokens: dict[str, int] = {}
         self._step_us: dict[str, int] = {}  # wall time of steps
         self._device_us: dict[str, int] = {}  # of engines with a device that has a clock
@@ -98,6 +113,8 @@ class Metrics:
             self._show_series(record.id)
         if record.state is not None:
             self._note_totals(record)
+        if event["kind"] == "bye":
+            self._count_lost(record.id)
 
     def _show_series(self, engine: str) -> None:
         """An engine without samples yet has its series all the same, at 0."""
@@ -133,10 +150,19 @@ class Metrics:
 
     def _note_totals(self, record: EngineRecord) -> None:
         assert record.state is not None
-        epoch, totals = self._current.get(record.id, (record.epoch, record.state["totals"]))
-        if epoch != record.epoch:
-            self._before[record.id] = _sum(self._before.get(record.id) or empty_totals(), totals)
-        self._current[record.id] = (record.epoch, record.state["totals"])
+        current = self._current.get(record.id)
+        if current is not None and current.name != record.epoch:
+            self._count_lost(record.id)
+            self._before[record.id] = _sum(self._before.get(record.id) or empty_totals(), current.state["totals"])
+        over = current is not None and current.name == record.epoch and current.over and record.gone is not None
+        self._current[record.id] = _Epoch(record.epoch, record.state, over)
+
+    def _count_lost(self, engine: str) -> None:
+        """The epoch is over: what was live in it ends with an error, once."""
+        current = self._current.get(engine)
+        if current is not None and not current.over:
+            current.over = True
+            self._lost[engine] = self._lost.get(engine, 0) + current.num_live()
 
     # -- scrapes ---------------------------------------------------------------------------------------------
 
@@ -157,7 +183,7 @@ class Metrics:
         for engine, sums in totals.items():
             prompts.add_metric([engine], self._prompt_tokens.get(engine, 0))
             for reason, count in sums["finished"].items():
-                success.add_metric([engine, reason], count)
+                success.add_metric([engine, reason], count + (self._lost.get(engine, 0) if reason == "error" else 0))
         yield prompts
         yield success
         gaps = HistogramMetricFamily(
@@ -184,7 +210,7 @@ class Metrics:
     def _totals(self, record: EngineRecord) -> Json:
         before = self._before.get(record.id) or empty_totals()
         current = self._current.get(record.id)
-        return _sum(before, current[1]) if current else before
+        return _sum(before, current.state["totals"]) if current else before
 
     def _gauges(self, engines: list[EngineRecord]) -> Iterator[Metric]:
         running = GaugeMetricFamily(f"{PREFIX}num_requests_running", "Requests in the batch.", labels=["engine"])

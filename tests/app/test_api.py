@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
 
+from app import api
+from app.hub import REPLY_TIMEOUT_S, Hub
 from app.settings import Settings, ShareText
 from app.state_view import failed_invariants
-from tests.app.fakes import FakeEngine, Json, Running, row, running, until
+from tests.app.fakes import FakeEngine, Json, LocalEngine, Running, row, running, until
 
 
 def caught_up(server: Running, engine: FakeEngine) -> None:
@@ -272,6 +276,53 @@ def test_an_engine_that_does_not_answer_is_503(
 ) -> None:
     monkeypatch.setattr("app.hub.REPLY_TIMEOUT_S", 0.2)
     assert client.post("/api/gate", json={"action": "pause"}).status_code == 503
+
+
+@pytest.mark.parametrize("how", ["hang_up", "bye"])
+def test_a_command_to_an_engine_that_dies_is_answered_at_once(
+    engine: FakeEngine, client: httpx.Client, how: str
+) -> None:
+    call = Later(lambda: client.post("/api/gate", json={"action": "pause"}))
+    engine.command("gate")
+    asked_at = time.monotonic()
+    engine.hang_up() if how == "hang_up" else engine.say("bye", reason="It broke.", origin="engine")
+    answer = call.response()
+    assert time.monotonic() - asked_at < 0.6 * REPLY_TIMEOUT_S
+    assert answer.status_code == 503
+    assert "did not answer" in answer.json()["error"]["message"]
+
+
+def test_a_command_to_an_engine_that_has_left_is_answered_at_once(
+    server: Running, engine: FakeEngine, client: httpx.Client
+) -> None:
+    engine.say("bye", reason="It broke.", origin="engine")
+    until(lambda: server.hub.engines["main"].gone)
+    answer = client.post("/api/gate", json={"action": "pause"})
+    assert answer.json()["error"]["message"] == "Engine main cannot be reached. It broke."
+
+
+def test_of_resets_at_once_one_ends_the_requests_and_the_others_are_told_of_it() -> None:
+    async def four_resets() -> list[Json]:
+        hub = Hub(Settings())
+        engine = LocalEngine(hub).greet()
+        engine.arrived("R1")
+        record = hub.engines["main"]
+        asked = [asyncio.ensure_future(api.reset(hub, record, force=True)) for _ in range(4)]
+        await asyncio.sleep(0.01)
+        command = engine.command("reset")
+        assert engine.told() == []
+        engine.finished("R1", "abort", tokens=0)
+        engine.reply(command)
+        answers = await asyncio.gather(*asked)
+        asked = [asyncio.ensure_future(api.reset(hub, record, force=False))]
+        await asyncio.sleep(0.01)
+        engine.reply(engine.command("reset"))
+        return [*answers, *await asyncio.gather(*asked)]
+
+    first, *others, later = asyncio.run(four_resets())
+    assert first == {"ok": True, "effect": "live", "ended": 1}
+    assert others == [{"ok": True, "effect": "live", "ended": 0, "joined": True}] * 3
+    assert later == {"ok": True, "effect": "live", "ended": 0}
 
 
 # -- the rest --------------------------------------------------------------------------------------------------

@@ -175,6 +175,34 @@ def test_an_engine_that_is_gone_runs_nothing(hub: Hub, engine: LocalEngine, read
     assert read("engine_up") == 0
 
 
+def test_requests_that_an_engine_took_with_it_ended_with_an_error(hub: Hub, engine: LocalEngine, read: Read) -> None:
+    for request in ("R1", "R2", "R3"):
+        engine.arrived(request)
+    engine.admitted("R1")
+    engine.finished("R3", "abort")
+    hub.engine_gone("main", "It broke.")
+    hub.engine_gone("main", "It broke, and is gone.")
+    assert read("request_success_total", finished_reason="error") == 2
+    LocalEngine(hub).greet()
+    assert read("request_success_total", finished_reason="error") == 2
+    assert read("request_success_total", finished_reason="abort") == 1
+
+
+def test_requests_of_an_engine_that_came_back_as_another_ended_with_an_error(
+    hub: Hub, engine: LocalEngine, read: Read
+) -> None:
+    engine.arrived("R1")
+    LocalEngine(hub).greet()
+    assert read("request_success_total", finished_reason="error") == 1
+
+
+def test_requests_that_ended_before_their_engine_left_are_counted_once(engine: LocalEngine, read: Read) -> None:
+    engine.arrived("R1")
+    engine.finished("R1", "error", tokens=0)
+    engine.say("bye", reason="It was told to stop.", origin="engine")
+    assert read("request_success_total", finished_reason="error") == 1
+
+
 def test_there_is_one_series_per_engine(hub: Hub, engine: LocalEngine, read: Read) -> None:
     LocalEngine(hub, "other").greet()
     assert read("num_requests_running", engine="main") == 0
