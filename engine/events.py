@@ -110,6 +110,8 @@ class Hello(Event):
     disabled: list[dict[str, str]] = field(default_factory=list)  # {"feature", "reason"}: switched off by the engine
     simulated: bool = False
     draft: ModelFacts | None = None  # the model that guesses ahead
+    replay_of: str | None = None  # the epoch whose arrivals are replayed here, in virtual time
+    replay_missing_steps: int = 0  # steps of that epoch that its recording had lost
     kind: str = "hello"
 
 

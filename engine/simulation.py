@@ -8,7 +8,8 @@ What else was done to the recorded engine is done again: knobs are turned when t
 Where an answer was as long as it is now, the guesses are as many and as right as they were; where nothing was guessed
 (a restart after a preemption moves those places), nothing is. What another number of guesses would have met is in no
 recording, so speculation can only be left as it was, or left out. The gate and resets of the prefix cache are not
-replayed. What the prefix cache held is there at the start, as far as the requests' own prompts begin with it.
+replayed. Of steps that the recording lost, only what came of them is known; `hello` says how many they were.
+What the prefix cache held is there at the start, as far as the requests' own prompts begin with it.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class _Simulation:
         if config.enable_prefix_caching:
             for prefix in work.cached:
                 self._core.scheduler.kv.prefill_cache(prefix)
-        self._core.emitter.emit(events.Hello, **_hello(config, original))
+        self._core.emitter.emit(events.Hello, **_hello(config, original, work.num_missing_steps))
         self._core.reporter.key()
 
     def run(self) -> Recording:
@@ -173,6 +174,7 @@ def _request(arrival: Arrival, max_tokens: int) -> Request:
             top_k=sampling["top_k"],
             top_p=sampling["top_p"],
             min_p=sampling.get("min_p", 0.0),
+            min_tokens=_min_tokens(arrival),
             stop_token_ids=tuple(sampling["stop_token_ids"]),
             ignore_eos=sampling["ignore_eos"],
         ),
@@ -186,6 +188,12 @@ def _request(arrival: Arrival, max_tokens: int) -> Request:
         priority=facts["priority"],
         request_class=facts["request_class"],
     )
+
+
+def _min_tokens(arrival: Arrival) -> int:
+    """As it was asked, but where the recorded answer ended before that: it was cancelled, or cut off."""
+    asked: int = arrival.facts["sampling"].get("min_tokens", 0)
+    return asked if arrival.by_length else min(asked, arrival.num_output_tokens - 1)
 
 
 def _step_cost(original: Mapping[str, Any]) -> StepCost:
@@ -203,10 +211,10 @@ def check_hello(original: Mapping[str, Any]) -> None:
     """What a simulation takes from a recorded `hello` is there. Raises KeyError, TypeError or the like."""
     _step_cost(original)
     config = EngineConfig(num_blocks=1, max_model_len=1)
-    events.Hello(**{**_hello(config, original), "kind": "hello", "engine": "", "epoch": "", "seq": 0, "t": 0})
+    events.Hello(**{**_hello(config, original, 0), "kind": "hello", "engine": "", "epoch": "", "seq": 0, "t": 0})
 
 
-def _hello(config: EngineConfig, original: Mapping[str, Any]) -> dict[str, Any]:
+def _hello(config: EngineConfig, original: Mapping[str, Any], num_missing_steps: int) -> dict[str, Any]:
     assert config.num_blocks is not None
     kept = known_fields(events.Hello, original)
     for name in ("kind", "engine", "epoch", "seq", "t"):
@@ -217,7 +225,8 @@ def _hello(config: EngineConfig, original: Mapping[str, Any]) -> dict[str, Any]:
         "bytes_per_block": config.block_size * original["memory"]["bytes_per_token"],
         "sum_text": f"Simulated: {config.num_blocks} KV blocks of {config.block_size} tokens.",
     }
-    changed = {"config": dataclasses.asdict(config), "memory": memory, "simulated": True}
+    changed: dict[str, Any] = {"config": dataclasses.asdict(config), "memory": memory, "simulated": True}
+    changed |= {"replay_of": original["epoch"], "replay_missing_steps": num_missing_steps}
     if config.speculative == NO_SPECULATION:
         changed["draft"] = None
     return {**kept, **changed, "num_blocks": config.num_blocks, "block_size": config.block_size}

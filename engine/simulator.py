@@ -105,12 +105,22 @@ def _replay(
         f"Simulated: {len(work.arrivals)} requests arrive when they did, and answer as many tokens as they did. "
         f"Left out, since never answered: {work.num_left_out}; cut off by the recording's end: {work.num_unfinished}."
     )
+    if work.num_missing_steps:
+        print(
+            f"The recording lost {work.num_missing_steps} steps: requests that came in them are taken up when they came, "
+            "but guesses made in them are not, and the recorded numbers leave them out."
+        )
     for line in _done_again(recording, work, config, given):
         print(line)
     print(f"Cost model: {how}.")
     print(f"{now.makespan_us / 1e6:.2f} s of virtual time took {took:.2f} s.")
     print(table({"recorded (simulated)" if simulated else "recorded (measured)": was, "simulated": now}))
-    numbers = {"recorded": asdict(was), "simulated": asdict(now), "cost_model": asdict(cost)}
+    numbers = {
+        "recorded": asdict(was),
+        "simulated": asdict(now),
+        "cost_model": asdict(cost),
+        "missing_steps": work.num_missing_steps,
+    }
     try:
         if args.save_cost_model:
             args.save_cost_model.write_text(cost.to_json())

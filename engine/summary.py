@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +11,16 @@ import numpy as np
 from engine.recording import Json, Recording
 
 PERCENTILES = (50, 95, 99)
+HELD_US = 1000  # steps tile the time while there is work; where they do not by more than this, the gate was held
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Times in microseconds. What is undefined is None, never 0. Requests that overlap a gated span have no times."""
+    """Times in microseconds. What is undefined is None, never 0.
+
+    Requests that overlap a gated span have no times; gaps between deliveries only are left out if the gate had a part
+    in that very gap, as static/js/itl.js has it.
+    """
 
     makespan_us: int  # from the first arrival to the last token
     num_steps: int
@@ -68,7 +73,7 @@ def summarize(recording: Recording) -> Summary:
         cached_tokens=sum(event["cached"] for event in admitted),
         peak_blocks=max((step["blocks"]["referenced"] for step in steps), default=0),
         max_step_tokens=max((step["num_scheduled_tokens"] for step in steps), default=0),
-        worst_gap_us=_worst_gap_us(steps, {event["request"] for event in finished if event["timings"]["gated_us"]}),
+        worst_gap_us=max(gaps_us(steps), default=None),
         ttft_us=_percentiles([times["ttft_us"] for times in timed]),
         tpot_us=_percentiles([times["tpot_us"] for times in timed]),
     )
@@ -87,18 +92,26 @@ def _slot_steps(recording: Recording) -> int:
     return int(total)
 
 
-def _worst_gap_us(steps: Sequence[Json], left_out: Collection[str]) -> int | None:
+def gaps_us(steps: Sequence[Json]) -> Iterator[int]:
+    """ITL: every gap between two consecutive deliveries of a request in which no hand was on the gate and no step is
+    missing."""
     last: dict[str, int] = {}
-    worst = None
+    before: Json | None = None
     for step in steps:
+        if step["gated"] or (before is not None and _is_held(before, step)):
+            last.clear()
         for row in step["rows"]:
-            request = row["request"]
-            if not row["out"] or request in left_out:
-                continue
-            if request in last:
-                worst = max(worst or 0, step["accepted_us"] - last[request])
-            last[request] = step["accepted_us"]
-    return worst
+            if row["out"]:
+                if row["request"] in last:
+                    yield step["accepted_us"] - last[row["request"]]
+                last[row["request"]] = step["accepted_us"]
+        before = step
+
+
+def _is_held(before: Json, step: Json) -> bool:
+    """Whether something other than the engine's work lies between two steps: the gate, idleness, or lost steps."""
+    ended_us = before["start_us"] + before["wall_us"]
+    return bool(step["step"] != before["step"] + 1 or step["start_us"] - ended_us > HELD_US)
 
 
 def _percentiles(samples: Sequence[float | None]) -> dict[str, float | None]:

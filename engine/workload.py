@@ -67,6 +67,7 @@ class Workload:
     turns: list[Turn]  # by time
     cached: list[list[int]]  # beginnings of prompts that the prefix cache held already, in whole blocks
     start: int  # index of the first event that is replayed
+    num_missing_steps: int = 0  # in a hole of the recording: what came of them is known from the key behind it
 
 
 def workload(recording: Recording, *, last_run: bool = False) -> Workload:
@@ -90,6 +91,7 @@ def workload(recording: Recording, *, last_run: bool = False) -> Workload:
         turns=seen.turns,
         cached=[tokens for arrival in arrivals if (tokens := seen.cached_tokens(arrival, block_size))],
         start=seen.start,
+        num_missing_steps=seen.num_missing_steps,
     )
 
 
@@ -116,11 +118,18 @@ class _Seen:
         self._hashes: dict[str, dict[int, str]] = {}  # request -> index of a block -> its hash
         self._holder: dict[int, tuple[str, int]] = {}  # block -> the last request to get it, and where in its table
         self._begun = False
+        self._hole = False  # events were lost, and no key has come since
+        self._last_step: int | None = None
+        self.num_missing_steps = 0
 
     def take(self, event: Json, index: int) -> None:
         match event["kind"]:
             case "key" if not self._begun:
                 self._key(event["state"])
+            case "key" if self._hole:
+                self._catch_up(event["state"], int(event["t"]))
+            case "gap":
+                self._hole = True
             case "step":
                 self._step(event)
             case "request":
@@ -139,6 +148,7 @@ class _Seen:
         self.num_output.clear()
         self.ended.clear()
         self.turns.clear()
+        self.num_missing_steps = 0
         self.start, self.joined_late = index, False
         self._cached_before = frozenset(self._cached.values())
 
@@ -161,6 +171,28 @@ class _Seen:
                 if block in self._cached:
                     self._hashes[request][index] = self._cached[block]
 
+    def _catch_up(self, state: Json, at_us: int) -> None:
+        """Behind a hole: who came meanwhile, how far everybody is by now, which knobs were turned."""
+        self._hole = False
+        known, now = dict(self._config), state.get("config", {})
+        for turn in self.turns:
+            known.update(turn.changes)
+        changes = {name: now[name] for name in KNOBS if name in now and now[name] != known.get(name)}
+        if changes:
+            self.turns.append(Turn(at_us, changes))
+        self._cached = {block: name for block, name in enumerate(state["blocks"]["hashes"]) if name is not None}
+        for request, facts in state["requests"].items():
+            if request not in self.facts:
+                self._start(request, {**facts, "request": request}, [])
+            self.num_output[request] = facts["num_output_tokens"]
+            self._tables[request].clear()
+            self._append(request, facts["block_table"])
+            for index, block in enumerate(facts["block_table"]):
+                if block in self._cached:
+                    self._hashes[request][index] = self._cached[block]
+            if facts["status"] == "finished":
+                self.ended[request] = facts["finish_reason"]
+
     def _start(self, request: str, facts: Json, hashes: Sequence[str]) -> None:
         self.facts[request] = facts
         self.num_output[request] = 0
@@ -175,6 +207,9 @@ class _Seen:
             table.append(block)
 
     def _step(self, step: Json) -> None:
+        if self._last_step is not None:
+            self.num_missing_steps += max(0, step["step"] - self._last_step - 1)
+        self._last_step = step["step"]
         for block in step["evicted"]:
             self._cached.pop(block, None)
         self._cached.update(step["hashed"])

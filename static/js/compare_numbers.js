@@ -36,15 +36,20 @@ export function numbersOf(run) {
   };
 }
 
-/** The longest time between two deliveries of one request. @param {Run} run */
+/** Steps tile the time while there is work; where they do not by more than this, the gate was held in between. */
+const HELD_US = 1000;
+
+/** The longest time between two deliveries of one request in which no hand was on the gate and no step is missing. @param {Run} run */
 function worstGap(run) {
-  const gated = new Set(run.ends.filter(({ timings }) => timings.gated_us > 0).map(({ request }) => request));
   /** @type {Map<string, number>} */
   const last = new Map();
   let worst = /** @type {number | null} */ (null);
+  let ended = { step: 0, us: 0 };
   for (const step of run.steps) {
+    if (step.gated || step.step !== ended.step + 1 || step.start_us - ended.us > HELD_US) last.clear();
+    ended = { step: step.step, us: step.start_us + step.wall_us };
     for (const { request, out } of step.rows) {
-      if (!out || gated.has(request)) continue;
+      if (!out) continue;
       const before = last.get(request);
       if (before !== undefined) worst = Math.max(worst ?? 0, step.accepted_us - before);
       last.set(request, step.accepted_us);

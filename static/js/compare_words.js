@@ -95,12 +95,20 @@ function luckWords({ a, b }) {
   return more ? ` ${more > 0 ? "B" : "A"} found ${count(Math.abs(more))} more prompt tokens in the prefix cache.` : "";
 }
 
+/** What a replay's epoch ends with. */
+const SUFFIX = "-simulated";
+
 /** Whether nothing ran: a scripted engine is simulated too, but takes its time. @param {Run} run */
 function isVirtual({ hello }) {
-  return hello.epoch.endsWith("-simulated");
+  return replayedEpoch(hello) !== null;
 }
 
 /** Whether these are a run's own arrivals, replayed. @param {Run} ghost @param {Run | null} run */
 function isGhostOf(ghost, run) {
-  return run !== null && ghost.hello.epoch === `${run.hello.epoch}-simulated` && startOf(ghost) === startOf(run);
+  return run !== null && replayedEpoch(ghost.hello) === run.hello.epoch && startOf(ghost) === startOf(run);
+}
+
+/** Whose arrivals a replay replays; older recordings say it only by their own epoch's name. @param {Run["hello"]} hello @returns {string | null} */
+function replayedEpoch({ replay_of: of, epoch }) {
+  return of ?? (epoch.endsWith(SUFFIX) ? epoch.slice(0, -SUFFIX.length) : null);
 }

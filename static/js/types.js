@@ -36,6 +36,7 @@
  * @property {string} hash_salt
  * @property {Array<{feature: string, reason: string}>} disabled
  * @property {boolean} simulated
+ * @property {string | null} [replay_of] the epoch whose arrivals are replayed
  * @property {ModelFacts | null} draft
  *
  * @typedef {Object} ModelFacts

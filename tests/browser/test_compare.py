@@ -121,6 +121,29 @@ def busy_run() -> Recording:
     return recorder.recording()
 
 
+def held_run() -> Recording:
+    """Two requests; the gate was held for a second while both were answered."""
+    recorder = Recorder(max_num_seqs=2)
+    for prompt in ("one", "two"):
+        recorder.at(0, prompt, 12)
+    recorder.turn(60_000, max_queue=99)
+    recorder.harness.gate("pause")
+    recorder.harness.core.timer.idle()
+    recorder.harness.clock.advance(1_000_000)
+    recorder.harness.gate("run")
+    return recorder.recording()
+
+
+def test_a_gap_that_the_gate_held_is_nobodys_longest(compare: Page, tmp_path: Path) -> None:
+    run = held_run()
+    part(compare, "a", "file").set_input_files(saved(run, tmp_path / "run.jsonl.gz"))
+    expect(part(compare, "a", "from")).to_contain_text("turned while it ran: max_queue")
+    expected = summarize(run).worst_gap_us
+    assert expected is not None
+    assert 0 < expected < 100_000
+    assert compare.evaluate("compare.numbers().a.gap") == expected
+
+
 def test_the_numbers_are_those_of_the_engines_own_summary(compare: Page, tmp_path: Path) -> None:
     run = busy_run()
     part(compare, "a", "file").set_input_files(saved(run, tmp_path / "run.jsonl.gz"))

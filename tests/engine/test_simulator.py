@@ -110,7 +110,10 @@ def test_a_replay_of_a_replay_is_the_same():
 
 
 def test_the_hello_says_that_it_is_simulated():
-    assert replay(record(count=3)).hello["simulated"] is True
+    recording = record(count=3)
+    hello = replay(recording).hello
+    assert (hello["simulated"], hello["replay_missing_steps"]) == (True, 0)
+    assert hello["replay_of"] == recording.hello["epoch"] != hello["epoch"]
 
 
 def test_the_events_fold_to_their_own_keys():
@@ -131,6 +134,79 @@ def test_a_prompt_that_would_not_fit_is_refused_and_the_rest_goes_on():
     summary = summarize(replay(recording, max_model_len=100))
     assert summary.num_rejected > 0
     assert summary.num_finished + summary.num_rejected == 12
+
+
+def test_least_lengths_are_asked_for_again():
+    recorder = Recorder(script=ending)
+    recorder.at(0, "a" * 13, 20, min_tokens=7)
+    recorder.at(0, "b" * 9, 12, min_tokens=12)
+    cancelled = recorder.at(0, "c", 20, min_tokens=15)
+    recorder._until(60_000)
+    recorder.harness.core.abort(cancelled.request_id)
+    recording = recorder.recording()
+    replayed = replay(recording)
+
+    def told(run, event, *names):
+        return [[e[n] for n in names] for e in run.events if e["kind"] == "request" and e["event"] == event]
+
+    least = [sampling["min_tokens"] for (sampling,) in told(replayed, "arrived", "sampling")]
+    assert least == [7, 12, cancelled.num_output_tokens - 1]
+    assert told(replayed, "finished", "request", "num_output_tokens") == sorted(
+        told(recording, "finished", "request", "num_output_tokens"),
+        key=lambda one: [request for request, _ in told(replayed, "finished", "request", "reason")].index(one[0]),
+    )
+
+
+# -- a recording with a hole ---------------------------------------------------------------------------------------
+
+
+def with_a_hole(recording, first, last):
+    """As a hub records it: the events of these steps are lost, and a key follows."""
+    state = fold(None, recording.hello)
+    events, lost = [], []
+    for event in recording.events:
+        state = fold(state, json.loads(json.dumps(event)))
+        inside = first <= state["step"] + (event["kind"] != "step") <= last
+        if not inside and lost:
+            events.append({**lost[-1], "kind": "gap", "first": lost[0]["seq"], "last": lost[-1]["seq"]})
+            events.append({**lost[-1], "kind": "key", "state": kept})
+            lost = []
+        if inside:
+            lost.append({name: event[name] for name in ("engine", "epoch", "seq", "t")})
+            kept = json.loads(json.dumps(state))
+        else:
+            events.append(event)
+    return Recording(recording.hello, events)
+
+
+def test_steps_that_a_recording_lost_are_counted_and_told():
+    recording = with_a_hole(record(count=12), 20, 29)
+    assert workload(recording).num_missing_steps == 10
+    assert replay(recording).hello["replay_missing_steps"] == 10
+
+
+def test_requests_that_came_in_a_hole_are_replayed_and_answers_that_went_on_in_it_are_as_long():
+    whole = record(count=12)
+    recording = with_a_hole(whole, 20, 29)
+    lengths = {arrival.facts["request"]: arrival.num_output_tokens for arrival in workload(whole).arrivals}
+    found = {arrival.facts["request"]: arrival.num_output_tokens for arrival in workload(recording).arrivals}
+    assert found == lengths
+
+
+def test_a_knob_that_was_turned_in_a_hole_is_turned_at_its_end():
+    recording = record(turns=[(6, {"max_num_seqs": 2})], count=12)
+    turned = next(i for i, event in enumerate(recording.events) if event["kind"] == "config")
+    step = sum(event["kind"] == "step" for event in recording.events[:turned])
+    (turn,) = workload(with_a_hole(recording, step - 2, step + 3)).turns
+    assert (turn.changes, turn.at_us > recording.events[turned]["t"]) == ({"max_num_seqs": 2}, True)
+
+
+def test_the_command_says_what_is_missing(tmp_path, capsys):
+    recording = with_a_hole(record(count=12), 20, 29)
+    write_recording(tmp_path / "r.jsonl.gz", [recording.hello, *recording.events])
+    assert main([str(tmp_path / "r.jsonl.gz"), f"--json={tmp_path / 'n.json'}"]) == 0
+    assert "The recording lost 10 steps: " in capsys.readouterr().out
+    assert json.loads((tmp_path / "n.json").read_text())["missing_steps"] == 10
 
 
 # -- of several runs the last ------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.summary import summarize, table
+from engine.summary import gaps_us, summarize, table
 from tests.engine.recorded import PACE, Recorder
 
 
@@ -67,3 +67,37 @@ def test_gated_times_are_in_no_percentile(recorder):
 
 def test_a_run_without_steps_has_no_numbers_but_a_table(recorder):
     assert "–" in table({"nothing": summarize(recorder.recording())})
+
+
+def paused(recorder, at_us, for_us):
+    """Hold the gate there for so long."""
+    recorder._until(at_us)
+    recorder.harness.gate("pause")
+    recorder.harness.core.timer.idle()
+    recorder.harness.clock.advance(for_us)
+    recorder.harness.gate("run")
+
+
+def test_a_gap_that_the_gate_held_is_left_out_and_the_requests_other_gaps_are_not(recorder):
+    recorder.at(0, "x", 12)
+    paused(recorder, 60_000, 5_000_000)
+    recording = recorder.recording()
+    finished = next(e for e in recording.events if e["kind"] == "request" and e["event"] == "finished")
+    gaps = list(gaps_us(recording.steps()))
+    assert finished["timings"]["gated_us"] >= 5_000_000
+    assert len(gaps) == 12 - 1 - 1
+    assert 0 < summarize(recording).worst_gap_us == max(gaps) < 50_000
+
+
+def test_a_step_by_hand_ends_no_gap(recorder):
+    recorder.at(0, "x", 6)
+    steps = recorder.recording().steps()
+    steps[2]["gated"] = True
+    assert len(list(gaps_us(steps))) == 5 - 1
+
+
+def test_a_gap_into_which_lost_steps_fall_is_not_known(recorder):
+    recorder.at(0, "x", 6)
+    steps = recorder.recording().steps()
+    del steps[2]
+    assert len(list(gaps_us(steps))) == 5 - 2
