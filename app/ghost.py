@@ -29,7 +29,7 @@ from app.hub import Hub
 from app.problems import Problem
 from app.wire import Json
 from engine.config import EngineConfig
-from engine.errors import ConfigError, shown
+from engine.errors import ConfigError, brief
 from engine.flags import setting_to_arg
 from engine.knobs import FIELDS, KNOBS, changed
 
@@ -83,7 +83,7 @@ def checked(asked: Json, config: Json) -> Json:
     for name, value in settings.items():
         if name not in SETTINGS:
             raise Problem(
-                400, f"{shown(name)} cannot be given here; {', '.join(sorted(SETTINGS))} can.", param=name[:60]
+                400, f"{brief(name)} cannot be given here; {', '.join(sorted(SETTINGS))} can.", param=name[:60]
             )
         if value is None:
             raise Problem(400, f"{name} is null; give a value, or leave it out.", param=name)

@@ -17,12 +17,13 @@ import sys
 import time
 import urllib.request
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import CDPSession, Page, sync_playwright
 
+from benchmarks.figures import Figure
 from benchmarks.playing import playing
 from benchmarks.synthetic import Size
 
@@ -37,35 +38,12 @@ FULL_STEPS = 20_000  # by then what the page counts in requests, samples and own
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A number and what is promised of it."""
-
-    name: str
-    value: float
-    unit: str
-    at_least: float | None = None
-    at_most: float | None = None
-
-    @property
-    def kept(self) -> bool:
-        low, high = self.at_least, self.at_most
-        return (low is None or self.value >= low) and (high is None or self.value <= high)
-
-    @property
-    def promise(self) -> str:
-        if self.at_least is None and self.at_most is None:
-            return ""
-        bound = f"≥ {self.at_least:g}" if self.at_least is not None else f"≤ {self.at_most:g}"
-        return f"{bound} {'ok' if self.kept else 'MISSED'}"
-
-
 def table(size: Size, figures: Sequence[Figure]) -> str:
     lines = [
         f"The page at {size.num_blocks:,} blocks, {size.slots} slots, {size.steps_per_s:g} steps/s,"
         f" {STAGE['width']}×{STAGE['height']}, headless, no GPU"
     ]
-    lines += [f"{one.name:<46}{one.value:>10.2f} {one.unit:<10}{one.promise}".rstrip() for one in figures]
+    lines += [one.line(46, ">10.2f") for one in figures]
     return "\n".join(lines)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from engine.config import EngineConfig
-from engine.errors import ConfigError, shown
+from engine.errors import ConfigError, brief, shown
 
 LIVE = "live"
 NEXT_STEP = "next_step"
@@ -35,7 +35,7 @@ FIELDS = frozenset(field.name for field in dataclasses.fields(EngineConfig))
 def effect(name: str) -> str:
     """How a change of this field takes effect. Raises ConfigError if there is no such field."""
     if name not in FIELDS:
-        raise ConfigError(f"{shown(name)} is no setting of an engine.")
+        raise ConfigError(f"{brief(name)} is no setting of an engine.")
     return KNOBS.get(name, RESTART)
 
 

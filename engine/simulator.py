@@ -107,8 +107,8 @@ def _replay(
     )
     if work.num_missing_steps:
         print(
-            f"The recording lost {work.num_missing_steps} steps: requests that came in them are taken up when they came, "
-            "but guesses made in them are not, and the recorded numbers leave them out."
+            f"The recording lost {work.num_missing_steps} steps: requests that came in them are replayed, but guesses "
+            "made in them are not, and the recorded numbers leave them out."
         )
     for line in _done_again(recording, work, config, given):
         print(line)

@@ -162,7 +162,7 @@ def test_least_lengths_are_asked_for_again():
 
 def with_a_hole(recording, first, last):
     """As a hub records it: the events of these steps are lost, and a key follows."""
-    state = fold(None, recording.hello)
+    state = kept = fold(None, recording.hello)
     events, lost = [], []
     for event in recording.events:
         state = fold(state, json.loads(json.dumps(event)))
