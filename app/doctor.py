@@ -15,7 +15,7 @@ from app.engines import import_path
 from app.server import PortTaken, bind
 from engine.config import EngineConfig
 from engine.errors import StepscopeError
-from engine.model_source import find_source
+from engine.model_source import check_models, find_source
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 PROBE_TIMEOUT_S = 120
@@ -75,6 +75,7 @@ def _device(config: EngineConfig, say: Say) -> bool:
 def _model(config: EngineConfig, say: Say) -> bool:
     try:
         source = find_source(config)
+        check_models(config)  # the draft model and the cost model too, as serve does
     except StepscopeError as error:
         say(f"model    {error}")
         return False

@@ -9,11 +9,9 @@ counted then, and not taken back should the engine be heard of again.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -23,47 +21,69 @@ from starlette.responses import Response
 from app.hub import Hub
 from app.record import EngineRecord, Status
 from app.state import empty_totals
+from app.tally import BUCKETS, Tally
 from app.wire import Json
 
 PREFIX = "stepscope:"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1,
+    2.5,
+    5,
+    10,
+    30,
+    60,
+    120,
+    300,
+    600,
+)
 
 _HISTOGRAMS = {
     "ttft_us": ("time_to_first_token_seconds", "First output token minus arrival, queueing included."),
-    "tpot_us": ("time_per_output_token_seconds", "Decode time over output tokens minus one, per request (TPOT)."),
+    "tpot_us": (
+        "request_time_per_output_token_seconds",
+        "Decode time over output tokens minus one, per request (TPOT).",
+    ),
     "e2e_us": ("e2e_request_latency_seconds", "Last output token, or end, minus arrival."),
     "queue_us": ("request_queue_time_seconds", "First scheduled minus arrival."),
     "prefill_us": ("request_prefill_time_seconds", "First output token minus first scheduled."),
     "decode_us": ("request_decode_time_seconds", "Last output token minus first output token."),
+}
+_OLD_NAMES = {
+    "tpot_us": (
+        "time_per_output_token_seconds",
+        "The same as request_time_per_output_token_seconds, vLLM's name.",
+    ),
 }
 _COUNTERS = {
     "output_tokens": ("generation_tokens", "Output tokens accepted."),
     "preemptions": ("num_preemptions", "Preemptions by recompute."),
     "prefix_queried_tokens": ("prefix_cache_queries", "Prompt tokens looked up at first admission."),
     "prefix_hit_tokens": ("prefix_cache_hits", "Prompt tokens found in the prefix cache at first admission."),
+    "reread_tokens": ("prefix_cache_reread_tokens", "Tokens found in the prefix cache after a preemption."),
+    "lost_tokens": ("preemption_lost_tokens", "Computed tokens that preemptions threw away."),
     "steps": ("engine_steps", "Engine steps."),
+    "decode_tokens": ("decode_tokens", "Tokens computed in decode rows, guesses included."),
     "prefill_tokens": ("prefill_tokens", "Tokens computed in prefill rows, recomputation included."),
     "evictions": ("block_evictions", "Cached idle blocks whose hash was dropped."),
     "rejected": ("request_rejected", "Requests refused at the door."),
 }
 
-
-class _Tally:
-    """A histogram's series that takes many equal samples at once: most requests of a step have the same gap."""
-
-    def __init__(self) -> None:
-        self._counts = [0] * (len(_BUCKETS) + 1)
-        self._sum = 0.0
-
-    def take(self, value: float, times: int) -> None:
-        self._counts[bisect_left(_BUCKETS, value)] += times
-        self._sum += value * times
-
-    def add_to(self, family: HistogramMetricFamily, engine: str) -> None:
-        bounds = (*map(float, _BUCKETS), float("inf"))
-        names = ("+Inf" if bound == float("inf") else str(bound) for bound in bounds)
-        family.add_metric([engine], list(zip(names, accumulate(self._counts), strict=True)), self._sum)
+_GUESSES = (
+    ("spec_decode_num_draft_tokens", "Tokens guessed ahead"),
+    ("spec_decode_num_accepted_tokens", "Guesses that were right"),
+)
 
 
 @dataclass(slots=True)
@@ -90,12 +110,16 @@ class Metrics:
         self._prompt_tokens: dict[str, int] = {}
         self._step_us: dict[str, int] = {}  # wall time of steps
         self._device_us: dict[str, int] = {}  # of engines with a device that has a clock
+        self._guesses: dict[str, list[int]] = {}  # drafted, accepted; engines that guess
         self._accepted_us: dict[str, dict[str, int]] = {}  # engine -> request -> when its last delivery was
+        self._old: dict[str, Histogram] = {}
         self._histograms = {
-            field: Histogram(PREFIX + name, text, ["engine"], buckets=_BUCKETS, registry=self.registry)
+            field: Histogram(PREFIX + name, text, ["engine"], buckets=BUCKETS, registry=self.registry)
             for field, (name, text) in _HISTOGRAMS.items()
         }
-        self._itl: dict[str, _Tally] = {}
+        for field, (name, text) in _OLD_NAMES.items():
+            self._old[field] = Histogram(PREFIX + name, text, ["engine"], buckets=BUCKETS, registry=self.registry)
+        self._itl: dict[str, Tally] = {}
         self.registry.register(self)
         hub.observers.append(self.observe)
 
@@ -118,9 +142,9 @@ class Metrics:
 
     def _show_series(self, engine: str) -> None:
         """An engine without samples yet has its series all the same, at 0."""
-        for histogram in self._histograms.values():
+        for histogram in (*self._histograms.values(), *self._old.values()):
             histogram.labels(engine)
-        self._itl.setdefault(engine, _Tally())
+        self._itl.setdefault(engine, Tally())
 
     def _observe_request(self, engine: str, event: Json) -> None:
         if event["event"] == "arrived":
@@ -133,16 +157,22 @@ class Metrics:
                 value = event["timings"][field]
                 if value is not None:
                     histogram.labels(engine).observe(value / 1e6)
+                    if field in self._old:
+                        self._old[field].labels(engine).observe(value / 1e6)
 
     def _observe_step(self, engine: str, event: Json) -> None:
         if not event["gated"]:
             self._step_us[engine] = self._step_us.get(engine, 0) + event["wall_us"]
             if event.get("device_us") is not None:
                 self._device_us[engine] = self._device_us.get(engine, 0) + event["device_us"]
+        if drafted := sum(row["drafted"] for row in event["rows"]):
+            guesses = self._guesses.setdefault(engine, [0, 0])
+            guesses[0] += drafted
+            guesses[1] += sum(row["accepted"] for row in event["rows"])
         last_us, now_us = self._accepted_us.setdefault(engine, {}), event["accepted_us"]
         delivered = [row["request"] for row in event["rows"] if row["out"]]
         if not event["gated"]:
-            tally = self._itl.setdefault(engine, _Tally())
+            tally = self._itl.setdefault(engine, Tally())
             for before_us, times in Counter(map(last_us.get, delivered)).items():
                 if before_us is not None:
                     tally.take((now_us - before_us) / 1e6, times)
@@ -195,6 +225,7 @@ class Metrics:
             tally.add_to(gaps, engine)
         yield gaps
         yield from self._times(engines)
+        yield from self._speculation()
 
     def _times(self, engines: list[EngineRecord]) -> Iterator[Metric]:
         steps = CounterMetricFamily(f"{PREFIX}engine_step_seconds", "Wall time of engine steps.", labels=["engine"])
@@ -206,6 +237,13 @@ class Metrics:
             if record.id in self._device_us:
                 device.add_metric([record.id], self._device_us[record.id] / 1e6)
         yield from (steps, device)
+
+    def _speculation(self) -> Iterator[Metric]:
+        for index, (name, text) in enumerate(_GUESSES):
+            family = CounterMetricFamily(PREFIX + name, f"{text}; no series without speculation.", labels=["engine"])
+            for engine, counts in self._guesses.items():
+                family.add_metric([engine], counts[index])
+            yield family
 
     def _totals(self, record: EngineRecord) -> Json:
         before = self._before.get(record.id) or empty_totals()

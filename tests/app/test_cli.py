@@ -93,6 +93,12 @@ def test_doctor_says_what_was_found(capsys: pytest.CaptureFixture[str]) -> None:
     assert "CUDA graphs: off, there are none on a CPU" in out
 
 
+def test_doctor_finds_what_serve_would_refuse(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "doctor", "--simulate", "--cost-model", "/no/such", "--port", "0")
+    assert code == 1
+    assert "model    --cost-model /no/such cannot be used" in out
+
+
 def test_doctor_says_that_a_gpu_that_was_asked_for_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "doctor", "--model", "scripted", "--port", "0", "--device", "cuda")
     assert code == 1

@@ -108,7 +108,34 @@ def test_histograms_take_seconds(engine: LocalEngine, read: Read) -> None:
 
 def test_what_is_undefined_gives_no_sample(engine: LocalEngine, read: Read) -> None:
     serve(engine, "R1", ttft_us=3_000_000)
-    assert read("time_per_output_token_seconds_count") == 0
+    assert read("request_time_per_output_token_seconds_count") == 0
+
+
+def test_tpot_has_vllms_name_and_the_one_that_it_had(engine: LocalEngine, read: Read) -> None:
+    serve(engine, "R1", tpot_us=300.0)
+    for name in ("request_time_per_output_token_seconds", "time_per_output_token_seconds"):
+        assert read(f"{name}_sum") == 0.0003
+        assert (read(f"{name}_bucket", le="0.00025"), read(f"{name}_bucket", le="0.0005")) == (0, 1)
+
+
+def test_guesses_are_counted_where_there_are_any(engine: LocalEngine, read: Read) -> None:
+    engine.arrived("R1")
+    engine.admitted("R1")
+    engine.step(1, row("R1", scheduled=8, computed=8))
+    assert read("spec_decode_num_draft_tokens_total") is None
+    engine.step(2, {**row("R1", scheduled=4, computed=11, out=3), "drafted": 3, "accepted": 2})
+    assert read("spec_decode_num_draft_tokens_total") == 3
+    assert read("spec_decode_num_accepted_tokens_total") == 2
+
+
+def test_what_preemptions_cost_is_counted(engine: LocalEngine, read: Read) -> None:
+    engine.arrived("R1")
+    engine.admitted("R1")
+    engine.step(1, row("R1", scheduled=8, computed=8), num_decode_tokens=2)
+    engine.preempted("R1", by="R2", num_lost_tokens=8)
+    assert read("preemption_lost_tokens_total") == 8
+    assert read("prefix_cache_reread_tokens_total") == 0
+    assert read("decode_tokens_total") == 2
 
 
 def test_a_request_that_the_gate_held_gives_no_sample(engine: LocalEngine, read: Read) -> None:
