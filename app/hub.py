@@ -15,11 +15,12 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from app.frames import Frame, FrameRing, frame_payload, text_entry, text_message
 from app.ledger import Entry, Ledger
+from app.questions import EngineAway as EngineAway
+from app.questions import Questions
 from app.record import EngineRecord, Status
 from app.settings import Settings, ShareText
 from app.wire import Json, WireError, encode, read_event
@@ -34,18 +35,6 @@ RECONNECT_GRACE_S = 5.0  # a lost engine socket may come back this long before i
 log = logging.getLogger("stepscope")
 
 Observer = Callable[[EngineRecord, Json], None]
-
-
-class EngineAway(Exception):
-    """A command cannot reach its engine, or was not answered; the message is for the caller."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """A command whose answer somebody waits for."""
-
-    engine: str
-    answer: asyncio.Future[Json]
 
 
 class EngineLink(Protocol):
@@ -78,8 +67,7 @@ class Hub:
         self.n = 0
         self.close_begun = asyncio.Event()
         self._links: dict[str, EngineLink] = {}
-        self._questions: dict[str, _Question] = {}
-        self._under_way: dict[tuple[str, str], asyncio.Future[Json]] = {}
+        self._questions = Questions()
         self._pending: list[str] = []
         self._told: list[Json] = []
         self._told_viewers: Json = {}
@@ -101,7 +89,7 @@ class Hub:
         name: str = read_event(text)["engine"]
         if not 1 <= len(name) <= MAX_NAME or not name.isprintable():
             raise WireError(f"an engine's name must have 1 to {MAX_NAME} printable characters")
-        self._answer_nothing(name, "its connection was replaced by another")
+        self._questions.lose(name, "its connection was replaced by another")
         self._links[name] = link
         record = self.engine(name)
         record.connected, record.key_asked = True, False
@@ -113,7 +101,7 @@ class Hub:
     def starting(self, name: str) -> None:
         """A new process is being started for an engine; whatever its old one still says is not listened to."""
         self._links.pop(name, None)
-        self._answer_nothing(name, "it was restarted")
+        self._questions.lose(name, "it was restarted")
         self.engine(name).starting()
         self.poke()
 
@@ -122,7 +110,7 @@ class Hub:
         if self._links.get(name) is not link:
             return
         del self._links[name]
-        self._answer_nothing(name, "its connection ended")
+        self._questions.lose(name, "its connection ended")
         record = self.engine(name)
         record.connected = False
         self._wake.set()
@@ -139,7 +127,7 @@ class Hub:
     def engine_gone(self, name: str, reason: str, detail: str | None = None) -> None:
         """An engine's process exited, or its socket did not come back; what it had still queued is not listened to."""
         self._links.pop(name, None)
-        self._answer_nothing(name, "its process ended")
+        self._questions.lose(name, "its process ended")
         record = self.engine(name)
         last_words = record.lose(reason, time.monotonic(), detail)
         if last_words is not None:
@@ -178,7 +166,7 @@ class Hub:
         elif event["kind"] == "key":
             self._abort_unwanted(record)
         elif event["kind"] == "bye":
-            self._answer_nothing(record.id, "it left")
+            self._questions.lose(record.id, "it left")
         for observer in self.observers:
             try:
                 observer(record, event)
@@ -215,42 +203,22 @@ class Hub:
         if record.gone is not None:
             raise EngineAway(f"Engine {record.id} cannot be reached. {record.gone}")
         cmd_id = self.send(record, command)
-        question = _Question(record.id, asyncio.get_running_loop().create_future())
-        self._questions[cmd_id] = question
         try:
-            async with asyncio.timeout(REPLY_TIMEOUT_S):
-                return await question.answer
+            return await self._questions.answer(record.id, cmd_id, REPLY_TIMEOUT_S)
         except TimeoutError:
             raise EngineAway(
                 f"Engine {record.id} has not answered for {REPLY_TIMEOUT_S:g} s; it may still do it."
             ) from None
-        finally:
-            del self._questions[cmd_id]
+
+    async def once(self, record: EngineRecord, what: str, work: Callable[[], Awaitable[Json]]) -> tuple[Json, bool]:
+        """See `Questions.once`."""
+        return await self._questions.once((record.id, what), work)
 
     def _settle(self, reply: Json) -> None:
-        question = self._questions.get(reply["cmd_id"])
-        if question is not None and not question.answer.done():
-            question.answer.set_result(reply)
+        self._questions.settle(reply)
         entry = self.ledger.entries.get(reply["cmd_id"])
         if entry is not None and entry.arrived is None and not reply["ok"]:
             self.ledger.lose(entry, "The engine did not understand the request.")
-
-    def _answer_nothing(self, engine: str, why: str) -> None:
-        """No reply will come to what this engine was asked: tell whoever waits for one."""
-        for question in self._questions.values():
-            if question.engine == engine and not question.answer.done():
-                message = f"Engine {engine} did not answer: {why}. It may have done it all the same."
-                question.answer.set_exception(EngineAway(message))
-
-    async def once(self, record: EngineRecord, what: str, work: Callable[[], Awaitable[Json]]) -> tuple[Json, bool]:
-        """The outcome of `work`, and whether it was somebody else's: who asks while it is under way shares it."""
-        key = (record.id, what)
-        running = self._under_way.get(key)
-        if running is not None:
-            return await asyncio.shield(running), True
-        future = self._under_way[key] = asyncio.ensure_future(work())
-        future.add_done_callback(lambda _: self._under_way.pop(key, None))
-        return await asyncio.shield(future), False
 
     def _next_cmd_id(self) -> str:
         return f"c{next(self._cmd_ids)}"

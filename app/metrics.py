@@ -26,28 +26,6 @@ from app.wire import Json
 
 PREFIX = "stepscope:"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-    0.0001,
-    0.00025,
-    0.0005,
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1,
-    2.5,
-    5,
-    10,
-    30,
-    60,
-    120,
-    300,
-    600,
-)
 
 _HISTOGRAMS = {
     "ttft_us": ("time_to_first_token_seconds", "First output token minus arrival, queueing included."),
