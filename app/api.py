@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -126,7 +127,7 @@ async def engine(request: Request) -> Response:
         raise Problem(400, "force must be true or false.", param="force")
     match body.get("action"):
         case "restart":
-            return json_response(await restart(request.state.supervisor, hub, record, force=force))
+            return json_response(await restart_once(request.state.supervisor, hub, record, force=force))
         case "reset_prefix_cache":
             return json_response(await _carry_out(hub, record, {"cmd": "reset_prefix_cache"}))
         case "reset":
@@ -151,8 +152,17 @@ async def reset(hub: Hub, record: EngineRecord, *, force: bool) -> Json:
         live = _live_or_forced(hub, record, "reset", "be cancelled", force=force)
         return {**await _carry_out(hub, record, {"cmd": "reset"}), "ended": live}
 
-    done, joined = await hub.once(record, "reset", work)
+    return await _joining(hub, record, "reset", work)
+
+
+async def _joining(hub: Hub, record: EngineRecord, what: str, work: Callable[[], Awaitable[Json]]) -> Json:
+    done, joined = await hub.once(record, what, work)
     return {**done, "ended": 0, "joined": True} if joined else done
+
+
+async def restart_once(supervisor: Supervisor | None, hub: Hub, record: EngineRecord, *, force: bool) -> Json:
+    """`restart`; whoever asks while one is under way is told of that one."""
+    return await _joining(hub, record, "restart", lambda: restart(supervisor, hub, record, force=force))
 
 
 async def restart(supervisor: Supervisor | None, hub: Hub, record: EngineRecord, *, force: bool) -> Json:

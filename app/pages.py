@@ -138,7 +138,7 @@ async def restart(request: Request) -> Response:
     """POST /engine/restart: `force` as a form field."""
     hub, record = api.engine_of(request)
     force = bool((await read_fields(request)).get("force"))
-    await api.restart(request.state.supervisor, hub, record, force=force)
+    await api.restart_once(request.state.supervisor, hub, record, force=force)
     return _done(request, "/")
 
 

@@ -325,6 +325,27 @@ def test_of_resets_at_once_one_ends_the_requests_and_the_others_are_told_of_it()
     assert later == {"ok": True, "effect": "live", "ended": 0}
 
 
+def test_of_restarts_at_once_one_starts_a_process() -> None:
+    class Slow:
+        restarts = 0
+
+        async def restart(self) -> None:
+            self.restarts += 1
+            await asyncio.sleep(0.01)
+
+    async def three_restarts(supervisor: Any) -> list[Json]:
+        hub = Hub(Settings())
+        LocalEngine(hub).greet().arrived("R1")
+        record = hub.engines["main"]
+        record.restartable = True
+        return await asyncio.gather(*(api.restart_once(supervisor, hub, record, force=True) for _ in range(3)))
+
+    supervisor = Slow()
+    answers = asyncio.run(three_restarts(supervisor))
+    assert supervisor.restarts == 1
+    assert [answer["ended"] for answer in answers] == [1, 0, 0]
+
+
 # -- the rest --------------------------------------------------------------------------------------------------
 
 
