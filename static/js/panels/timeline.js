@@ -45,13 +45,14 @@ export const timeline = {
   draw(g, size, view) {
     if (!view.state) return;
     const plot = plotOf(size);
-    const lines = linesOf(size, plot, view);
+    const inView = lanesInView(view, plot);
+    const lines = linesOf(size, inView);
     const bottom = size.height - TICKS;
     g.save();
     g.beginPath();
     g.rect(plot.left, 0, plot.right + 1 - plot.left, bottom);
     g.clip();
-    const lanes = lanesInView(view, plot, lines);
+    const lanes = inView.filter((lane) => isShown(lane, lines));
     for (const lane of lanes) drawWaits(g, lane, lines, plot, view);
     drawWork(g, lines, plot, view);
     for (const lane of lanes) drawOutline(g, lane, lines, plot, view);
@@ -75,10 +76,11 @@ export const timeline = {
     const plot = plotOf(size);
     const column = view.axis.columnAt(x, plot);
     if (y > size.height - TICKS) return view.history.steps.has(column) ? { choice: { kind: "step", column } } : null;
-    const lines = linesOf(size, plot, view);
-    const row = Math.floor((y - TOP) / lines.height);
+    const inView = lanesInView(view, plot);
+    const lines = linesOf(size, inView);
+    const row = lines.first + Math.floor((y - TOP) / lines.height);
     const near = (/** @type {Lane} */ each) => arrivalOf(each, plot, view) - NEAR <= Math.min(x, plot.right) && x <= endX(each, plot, view) + LABEL;
-    const lane = lanesInView(view, plot, lines).findLast((each) => each.row === row && near(each));
+    const lane = inView.findLast((each) => each.row === row && near(each));
     if (!lane) return null;
     const mark = view.history.steps.get(column)?.rows.find((each) => each.request === lane.id) ?? null;
     return { choice: { kind: "request", id: lane.id }, lane, mark, column };
@@ -142,12 +144,24 @@ function plotOf(size) {
   return { left: LEFT, right: size.width - GUTTER };
 }
 
-/** Rows grow no taller than reads well, and shrink when many lanes are in view. @param {Size} size @param {Plot} plot @param {KnownView} view */
-function linesOf(size, plot, { history }) {
-  const rows = Math.max(8, Math.ceil(history.rowFree.length / 4) * 4);
+/**
+ * Rows grow no taller than reads well, and shrink when many lanes are in view. Rows above all that is in view keep their
+ * place, so that nothing jumps, as long as there is room.
+ * @param {Size} size @param {Lane[]} lanes in view
+ */
+function linesOf(size, lanes) {
   const room = size.height - TICKS - TOP;
+  let [top, below] = [Infinity, 0];
+  for (const { row } of lanes) [top, below] = [Math.min(top, row), Math.max(below, row + 1)];
+  const first = below * DENSE > room && top < below ? top - (top % 4) : 0;
+  const rows = Math.max(8, Math.ceil((below - first) / 4) * 4);
   const height = Math.max(10, Math.min(24, Math.floor(room / rows)));
-  return { rows, height, shown: Math.floor(room / height) };
+  return { first, rows, height, shown: Math.floor(room / height) };
+}
+
+/** @param {Lane} lane @param {Lines} lines */
+function isShown({ row }, { first, shown }) {
+  return first <= row && row <= first + shown;
 }
 
 /** @param {Lane} lane @param {KnownView} view */
@@ -155,20 +169,20 @@ function endOf(lane, { axis }) {
   return lane.end ? lane.end.at : axis.right;
 }
 
-/** @param {KnownView} view @param {Plot} plot @param {Lines} lines */
-function lanesInView(view, plot, lines) {
+/** @param {KnownView} view @param {Plot} plot */
+function lanesInView(view, plot) {
   const { from, to } = view.axis.span(plot);
   /** @type {Lane[]} */
   const found = [];
   for (const lane of view.history.lanes.values()) {
-    if (lane.row <= lines.shown && lane.arrive <= to + 1 && endOf(lane, view) + 24 >= from) found.push(lane);
+    if (lane.arrive <= to + 1 && endOf(lane, view) + 24 >= from) found.push(lane);
   }
   return found;
 }
 
 /** @param {Lane} lane @param {Lines} lines */
 function middle(lane, lines) {
-  return TOP + (lane.row + 0.5) * lines.height - (lines.height >= 18 ? 2 : 0);
+  return TOP + (lane.row - lines.first + 0.5) * lines.height - (lines.height >= 18 ? 2 : 0);
 }
 
 /** @param {Lines} lines */
@@ -217,12 +231,12 @@ function drawWork(g, lines, plot, view) {
   const { axis, history, palette } = view;
   const h = bandHeight(lines);
   const area = { ...plot, top: 0, bottom: TOP + (lines.shown + 1) * lines.height };
-  roll.draw(g, area, view, [lines.height, lines.shown], (paper, { rows }, px) => {
+  roll.draw(g, area, view, [lines.height, lines.first, lines.shown], (paper, { rows }, px) => {
     const width = Math.max(1, px - 1);
     const tick = Math.max(1.5, Math.min(3, px * 0.45));
     for (const row of rows) {
       const lane = history.lanes.get(row.request);
-      if (!lane || lane.row > lines.shown) continue;
+      if (!lane || !isShown(lane, lines)) continue;
       fade(paper, lane, view);
       const y = middle(lane, lines);
       paper.fillStyle = row.phase === "prefill" ? palette.prefill : palette.decode;
@@ -248,7 +262,7 @@ function drawChunkNumbers(g, lines, plot, view) {
     if (width < WIDE - 1) continue;
     for (const row of history.steps.get(column)?.rows ?? []) {
       const lane = row.phase === "prefill" ? history.lanes.get(row.request) : undefined;
-      if (!lane || lane.row > lines.shown) continue;
+      if (!lane || !isShown(lane, lines)) continue;
       fade(g, lane, view);
       const chunk = numberOf(lane, column);
       if (chunk) writeChunk(g, chunkWords(chunk), axis.x(column, plot), width, middle(lane, lines), palette);
