@@ -34,9 +34,9 @@ _STREAM_HEADERS = [
 
 
 async def models(request: Request) -> JSONResponse:
-    """GET /v1/models: the one model that is served."""
+    """GET /v1/models: the one model that is served, by the engine named in the query if there are several."""
     hub: Hub = request.state.hub
-    record = find_engine(hub)
+    record = find_engine(hub, request.query_params.get("engine"))
     require_serving(hub, record)
     created = record.hello["clock_unix_us"] // 1_000_000 if record.hello else 0
     card = {"id": served_model(record), "object": "model", "created": created, "owned_by": "stepscope"}
@@ -59,7 +59,8 @@ def _exchange(request: Request, endpoint: Endpoint, submission: Submission) -> E
     hub: Hub = request.state.hub
     read_at = time.monotonic()
     label = label_of(request.headers.get("x-request-id"))
-    entry = submit(hub, submission, owner=owner_of(request), label=label, read_at=read_at)
+    engine = request.query_params.get("engine")
+    entry = submit(hub, submission, owner=owner_of(request), label=label, read_at=read_at, engine=engine)
     shaper = Shaper(endpoint=endpoint, request=entry.id, model=served_model(hub.engine(entry.engine)))
     return Exchange(hub, entry, shaper, submission)
 

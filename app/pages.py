@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -36,15 +37,22 @@ def _render(request: Request, name: str, context: Mapping[str, Any], status: int
 
 
 async def index(request: Request) -> Response:
-    """GET /: everything that is known now, before any script runs; `?panel=kv,slots` shows these panels alone."""
+    """GET /: everything that is known now, before any script runs.
+
+    `?engine=` shows this engine, instead of the first one; `?panel=kv,slots` these panels alone.
+    """
     hub: Hub = request.state.hub
-    record = next(iter(hub.engines.values()), None)
+    chosen = request.query_params.get("engine")
+    record = hub.engines.get(next(iter(hub.engines), "") if chosen is None else chosen)
     owner = owner_of(request)
     alone = asked_panels(request.query_params.get("panel"))
     entries = [entry for entry in hub.ledger.entries.values() if entry.arrived is not None]
     context = {
         "hub": hub.id,
         "state": engine_state(hub, record) if record else None,
+        "engine": record.id if record else chosen or "",
+        "chosen": chosen,
+        "engines": [{**summary, "model": served_model(hub.engines[summary["id"]])} for summary in hub.summaries()],
         "model_name": served_model(record) if record else "",
         "requests": [request_summary(hub, entry, owner) for entry in reversed(entries[-64:])],
         "examples": EXAMPLES,
@@ -80,18 +88,19 @@ async def request_page(request: Request) -> Response:
 
 async def send_prompts(request: Request) -> Response:
     """POST /prompts: one prompt, copies of it, or a burst of examples."""
-    form = prompt_form(await read_fields(request))
-    sent, refused = await _send(request, form)
+    fields = await read_fields(request)
+    engine = fields.get("engine") or None
+    sent, refused = await _send(request, prompt_form(fields), engine)
     if not sent:
         raise refused[0]
     if by_script(request):
         requests = [{"id": e.id, "prompt": e.prompt, "conversation": e.conversation} for e in sent]
         messages = [problem.message for problem in refused]
         return _render(request, "_prompt_sent.html", {"requests": requests, "refused": messages})
-    return RedirectResponse(f"/requests/{sent[0].id}" if len(sent) == 1 else "/", SEE_OTHER)
+    return RedirectResponse(f"/requests/{sent[0].id}" if len(sent) == 1 else _page_of(engine), SEE_OTHER)
 
 
-async def _send(request: Request, form: PromptForm) -> tuple[list[Entry], list[Problem]]:
+async def _send(request: Request, form: PromptForm, engine: str | None) -> tuple[list[Entry], list[Problem]]:
     """Submit everything at once, then see what the engine says to each."""
     hub: Hub = request.state.hub
     owner = owner_of(request)
@@ -100,17 +109,19 @@ async def _send(request: Request, form: PromptForm) -> tuple[list[Entry], list[P
     prompts = EXAMPLES[: form.burst] if form.burst else [form.prompt] * form.copies
     threads = [chosen or conversations.start(owner)]
     threads += [conversations.start(owner, like=chosen) for _ in prompts[1:]]
-    taken = [_ask(hub, form, prompt, thread, owner) for prompt, thread in zip(prompts, threads, strict=True)]
+    taken = [_ask(hub, form, prompt, thread, owner, engine) for prompt, thread in zip(prompts, threads, strict=True)]
     outcomes = await asyncio.gather(*(arrival(hub, entry) for entry in taken), return_exceptions=True)
     sent = [entry for entry, outcome in zip(taken, outcomes, strict=True) if outcome is None]
     refused = [as_problem(outcome) for outcome in outcomes if isinstance(outcome, Exception)]
     return sent, refused
 
 
-def _ask(hub: Hub, form: PromptForm, prompt: str, conversation: Conversation, owner: str | None) -> Entry:
+def _ask(
+    hub: Hub, form: PromptForm, prompt: str, conversation: Conversation, owner: str | None, engine: str | None
+) -> Entry:
     messages = conversation.with_question(prompt, form.system)
     submission = Submission(content={"messages": messages}, sampling=form.sampling, priority=form.priority)
-    entry = submit(hub, submission, owner=owner, label=None, conversation=conversation.id)
+    entry = submit(hub, submission, owner=owner, label=None, conversation=conversation.id, engine=engine)
     conversation.asked(messages, entry)
     return entry
 
@@ -131,7 +142,7 @@ async def gate(request: Request) -> Response:
     hub, record = api.engine_of(request)
     fields = await read_fields(request)
     await api.move_gate(hub, record, {"action": fields.get("action"), "steps": whole_number(fields, "steps")})
-    return _done(request, "/")
+    return _done(request, _page_of(request.query_params.get("engine")))
 
 
 async def restart(request: Request) -> Response:
@@ -139,7 +150,12 @@ async def restart(request: Request) -> Response:
     hub, record = api.engine_of(request)
     force = bool((await read_fields(request)).get("force"))
     await api.restart_once(request.state.supervisor, hub, record, force=force)
-    return _done(request, "/")
+    return _done(request, _page_of(request.query_params.get("engine")))
+
+
+def _page_of(engine: str | None) -> str:
+    """The address that shows an engine; None: the first one."""
+    return "/" if engine is None else f"/?{urlencode({'engine': engine})}"
 
 
 def _done(request: Request, page: str) -> Response:

@@ -48,9 +48,10 @@ def submit(
     label: str | None,
     read_at: float | None = None,
     conversation: str | None = None,
+    engine: str | None = None,
 ) -> Entry:
-    """Send it to the engine; the entry tells what becomes of it. Raises Problem or EngineAway."""
-    record = find_engine(hub)
+    """Send it to the named engine, or the only one. Raises Problem or EngineAway; the entry tells the rest."""
+    record = find_engine(hub, engine)
     require_serving(hub, record)
     if submission.model not in (None, "default", served_model(record)):
         message = f"This server serves {served_model(record)} (or default), not the model asked for."

@@ -1,6 +1,7 @@
 /**
  * What the page asks of the server besides prompts: the gate, knobs, a restart, a cancel. Forms keep working without
- * this; here their submit is taken over so that the page stays. A refusal is said in words.
+ * this; here their submit is taken over so that the page stays. A refusal is said in words. What is asked of an engine
+ * goes to the one on show.
  *
  * @import {StepEvent} from "./types.js"
  * @import {Placed} from "./notes.js"
@@ -12,6 +13,14 @@ import { byId } from "./dom.js";
  * @typedef {{ok: boolean, body: any, message: string, param: string | null}} Answer
  *          `message` says why not, `param` which field it is about
  */
+
+/** The name of the engine on show; see mountControls. */
+let nameOfEngine = () => "";
+
+/** An address that is about the engine on show. @param {string} path */
+export function ofEngine(path) {
+  return `${path}?engine=${encodeURIComponent(nameOfEngine())}`;
+}
 
 /** @param {string} url @param {RequestInit} options @returns {Promise<Answer>} */
 export async function ask(url, options) {
@@ -43,40 +52,40 @@ export function say(text) {
 
 /** @param {"pause" | "run" | "step"} action */
 export function moveGate(action, steps = 1) {
-  return askAloud("/api/gate", { method: "POST", body: JSON.stringify({ action, steps }) });
+  return askAloud(ofEngine("/api/gate"), { method: "POST", body: JSON.stringify({ action, steps }) });
 }
 
 /** Any of the gate's actions, for those who show a refusal themselves. @param {Object<string, any>} body */
 export function askGate(body) {
-  return ask("/api/gate", { method: "POST", body: JSON.stringify(body) });
+  return ask(ofEngine("/api/gate"), { method: "POST", body: JSON.stringify(body) });
 }
 
 /** @param {Object<string, any>} changes setting -> value */
 export function turnKnobs(changes, force = false) {
-  return ask("/api/config", { method: "PATCH", body: JSON.stringify({ ...changes, force }) });
+  return ask(ofEngine("/api/config"), { method: "PATCH", body: JSON.stringify({ ...changes, force }) });
 }
 
 /** How a change of each setting would take effect; empty when that cannot be had. @returns {Promise<Object<string, string>>} */
 export async function knobEffects() {
-  const { body } = await ask("/api/config", { method: "GET" });
+  const { body } = await ask(ofEngine("/api/config"), { method: "GET" });
   return body?.effects ?? {};
 }
 
 /** @param {HTMLButtonElement} button kept from being pressed twice */
 export async function restartEngine(button) {
   button.disabled = true;
-  if (await askAloud("/api/engine", { method: "POST", body: JSON.stringify({ action: "restart", force: true }) })) say("Restarting the engine.");
+  if (await askAloud(ofEngine("/api/engine"), { method: "POST", body: JSON.stringify({ action: "restart", force: true }) })) say("Restarting the engine.");
   button.disabled = false;
 }
 
 /** @returns {Promise<string>} why it was not done, or "" */
 export async function resetStage() {
-  return (await ask("/api/engine", { method: "POST", body: JSON.stringify({ action: "reset", force: true }) })).message;
+  return (await ask(ofEngine("/api/engine"), { method: "POST", body: JSON.stringify({ action: "reset", force: true }) })).message;
 }
 
 /** Words at this step, for everybody. @param {string} text @returns {Promise<string>} why not, or "" */
 export async function setMark(text) {
-  return (await ask("/api/marks", { method: "POST", body: JSON.stringify({ text }) })).message;
+  return (await ask(ofEngine("/api/marks"), { method: "POST", body: JSON.stringify({ text }) })).message;
 }
 
 /** Have the browser download what the server remembers of an engine. @param {string} engine */
@@ -98,8 +107,9 @@ export async function requestTimings(id) {
   return body?.timings ?? null;
 }
 
-/** Take over the gate's form. @param {{goLive: () => void}} page */
-export function mountControls({ goLive }) {
+/** Take over the gate's form. @param {{goLive: () => void, store: {readonly name: string}}} page */
+export function mountControls({ goLive, store }) {
+  nameOfEngine = () => store.name;
   byId("gate").addEventListener("submit", (event) => {
     event.preventDefault();
     const action = event.submitter instanceof HTMLButtonElement ? event.submitter.value : "";

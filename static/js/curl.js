@@ -1,7 +1,7 @@
 /**
  * "Copy as curl": the request that a card stands for, as one command for a shell.
  *
- * @import {Engine, Json, RequestFacts} from "./types.js"
+ * @import {Json, RequestFacts, Store} from "./types.js"
  */
 
 import { field, find, findAll } from "./dom.js";
@@ -13,14 +13,16 @@ const KEPT = ["temperature", "top_k", "top_p", "min_p", "seed", "max_tokens", "m
  * @param {HTMLElement} card
  * @param {HTMLFormElement} form the system prompt is taken from here
  * @param {{get: (request: string) => string}} texts
- * @param {Engine | null} engine
+ * @param {Pick<Store, "engines" | "engine" | "having">} store where there are several engines, the command names its own
  */
-export function curlCommand(card, form, texts, engine) {
+export function curlCommand(card, form, texts, store) {
   const id = card.dataset.request ?? "";
+  const engine = store.having(id) ?? store.engine;
   const facts = engine?.state?.requests[id] ?? engine?.history.lanes.get(id)?.facts;
   const body = { model: "default", messages: messagesOf(card, form, texts), stream: true, ...samplingOf(facts) };
+  const address = `${location.origin}/v1/chat/completions${engine && store.engines.size > 1 ? `?engine=${encodeURIComponent(engine.id)}` : ""}`;
   return [
-    `curl -N ${location.origin}/v1/chat/completions`,
+    `curl -N ${address.includes("?") ? quoted(address) : address}`,
     `-H 'Content-Type: application/json'`,
     `-d ${quoted(JSON.stringify(body))}`,
   ].join(" \\\n  ");

@@ -8,7 +8,7 @@ const KEY = "stepscope.draft";
 
 const keyOf = (/** @type {HTMLFormElement} */ form) => `${KEY}.${form.id}`;
 /** Not worth keeping, or not text. */
-const SKIPPED = new Set(["conversation"]);
+const SKIPPED = new Set(["conversation", "engine"]);
 
 /** @param {HTMLFormElement} form */
 export function keepDrafts(form) {

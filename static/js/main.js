@@ -21,6 +21,7 @@ import { readPalette } from "./palette.js";
 import { createQuiet, watchQuiet } from "./quiet.js";
 import { mountPermalink } from "./permalink.js";
 import { mountBanner } from "./panels/banner.js";
+import { mountEngines } from "./panels/engines.js";
 import { mountHeader } from "./panels/header.js";
 import { mountPrompts } from "./panels/prompts.js";
 import { mountQueue } from "./panels/queue.js";
@@ -43,6 +44,7 @@ const embedded = mountEmbed();
 
 const store = createStore();
 store.hub = document.body.dataset.hub ?? null;
+store.chosen = document.body.dataset.engine ?? null;
 const selection = createSelection();
 const watch = createWatch();
 const axis = createAxis();
@@ -87,6 +89,7 @@ function view() {
 
 /** Why a panel has no data yet. @param {Engine | null} engine */
 function whyNothing(engine) {
+  if (!engine && store.chosen !== null) return `No data: engine ${store.chosen}, which was chosen, is not connected.`;
   if (!engine) return "No data: no engine has connected yet.";
   if (engine.about.status === "loading") return "No data yet: the engine is loading its model.";
   if (engine.about.status === "gone") return "No data: the engine was gone before it said anything.";
@@ -110,12 +113,14 @@ const page = {
   /** The view was moved by hand: it stays where it is until LIVE. */
   onPan: () => travel.panned(),
   goLive,
+  showEngine,
   compare: createStepPair({ selection, view, loop }),
 };
 
 const travel = createTravel({ store, selection, axis, loop, plot: slotsPlot });
 
 mountHeader(page);
+mountEngines(page);
 const scrubber = mountScrubber({ ...page, travel });
 mountBanner(page);
 const prompts = mountPrompts(page);
@@ -123,7 +128,7 @@ page.texts = prompts.texts;
 mountPanel("slots", slots, page, { timed: true });
 mountPanel("timeline", timeline, page, { timed: true });
 mountQueue(page);
-mountControls(page);
+mountControls({ goLive, store });
 const later = mountLater(page);
 const menu = mountMenu();
 const owners = mountOwners(page, menu.button("owner"));
@@ -175,6 +180,22 @@ function backToLive() {
   goLive();
 }
 
+/** Another engine in all panels, live: what was chosen and compared is of the one before. @param {string} id */
+function showEngine(id) {
+  if (id !== store.name) leave();
+  store.choose(id);
+  if (store.engine) travel.meet(store.engine);
+  loop.invalidateNow();
+}
+
+/** Let go of everything that was chosen. */
+function leave() {
+  page.compare.put(null);
+  selection.clear();
+  page.kv?.close();
+  goLive();
+}
+
 /** Whoever moves the engine on wants to see it move. @param {"pause" | "run" | "step"} action */
 function move(action) {
   if (action !== "pause") goLive();
@@ -219,15 +240,13 @@ mountKeys({
 connect({
   frame(frame) {
     if (store.hub !== null && frame.hub !== store.hub) startAnew("The server was started anew; what the old one said is gone.");
-    const before = { epoch: store.engine?.epoch ?? null, gap: store.engine?.history.gaps.at(-1), resets: store.engine?.history.resets };
+    const before = { epoch: store.engine?.epoch ?? null, resets: store.engine?.history.resets };
     const follows = store.apply(frame);
     const { engine } = store;
     watch.take(frame, engine);
     quiet.take(frame, engine);
     if (engine?.state && engine.epoch === before.epoch && engine.history.resets !== before.resets) startAnew("The stage was reset.");
-    const gap = engine?.history.gaps.at(-1);
-    if (engine?.state && engine.epoch !== before.epoch) travel.fill(engine);
-    else if (engine?.state && gap && gap !== before.gap) travel.fill(engine, Math.max(0, gap.from - 1 - engine.history.base));
+    if (engine) travel.meet(engine);
     loop.invalidate();
     return follows;
   },
@@ -245,9 +264,7 @@ connect({
 /** What is on the page is over: another server answers, and numbers its requests anew; or the stage was reset. @param {string} why */
 function startAnew(why) {
   prompts.reset();
-  page.compare.put(null);
-  selection.clear();
-  goLive();
+  leave();
   say(why);
 }
 
@@ -258,6 +275,7 @@ function momentOf({ store, column, base, last }) {
 
 /** For tests and the curious: read only. */
 /** @type {any} */ (window).stepscope = Object.freeze({
+  engine: () => store.engine?.id ?? null,
   state: () => structuredClone(store.engine?.state ?? null),
   shown: () => structuredClone(store.shown),
   seq: () => store.engine?.seq ?? 0,

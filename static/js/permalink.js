@@ -1,13 +1,13 @@
 /**
  * The permalink: the address says what is looked at, so that the same address opens it again: the engine and its
  * epoch, the step shown, what is chosen and compared, and how the axis stands. Live with nothing chosen there is
- * nothing to say.
+ * nothing to say, but for an engine that was chosen.
  *
  * @import {Axis, Choice, Loop, Selection, View} from "./types.js"
  *
  * @typedef {Object} Place
  * @property {string} engine
- * @property {string} epoch
+ * @property {string | null} epoch       null: whichever it lives in
  * @property {number | null} step        null: live
  * @property {boolean} settled           after what the engine said of the step, too
  * @property {Choice | null} choice   a step is named by its number here
@@ -23,7 +23,9 @@ import { epochAt } from "./history.js";
 /** @param {View} view @returns {string} "#…", or "" when there is nothing to say */
 export function hashOf({ engine, history, store, choice, axis, page }) {
   const { held } = store;
-  if (!engine?.epoch || !history || (held === null && choice === null)) return "";
+  if (!engine?.epoch || !history || (held === null && choice === null)) {
+    return store.chosen === null ? "" : `#${new URLSearchParams({ engine: store.chosen })}`;
+  }
   const epoch = epochAt(history, held?.column ?? history.last);
   const fields = new URLSearchParams({ engine: engine.id, epoch: epoch.id ?? "" });
   if (held) {
@@ -44,7 +46,7 @@ export function placeOf(hash) {
   const fields = new URLSearchParams(hash.slice(1));
   const engine = fields.get("engine");
   const epoch = fields.get("epoch");
-  if (!engine || !epoch) return null;
+  if (!engine) return null;
   return {
     engine,
     epoch,
@@ -78,15 +80,16 @@ function whole(text) {
 /**
  * Keep the address up to date, and go where it points when it is opened or changed.
  * @param {{loop: Loop, selection: Selection, axis: Axis, compare: import("./step_pair.js").StepPair, travel: import("./travel.js").Travel,
- *   view: () => View, say: (text: string) => void, goLive: () => void, showGaps: () => void}} page
+ *   view: () => View, say: (text: string) => void, goLive: () => void, showEngine: (id: string) => void, showGaps: () => void}} page
  */
-export function mountPermalink({ loop, selection, axis, compare, travel, view, say, goLive, showGaps }) {
+export function mountPermalink({ loop, selection, axis, compare, travel, view, say, goLive, showEngine, showGaps }) {
   let wanted = placeOf(location.hash);
   let written = location.hash;
 
   /** Go there; once something is known of the engine. @param {Place} place */
   function open(place) {
     const { engine, history, last } = view();
+    if (place.epoch === null) return; // it is on show already
     const epoch = history?.epochs.find(({ id }) => id === place.epoch);
     if (place.engine !== engine?.id || !epoch) {
       say("That address is of an engine that has ended; this is the one that runs now.");
@@ -119,9 +122,13 @@ export function mountPermalink({ loop, selection, axis, compare, travel, view, s
     visible: true,
     draw() {},
     refresh(now) {
+      const place = wanted;
+      if (place && place.engine !== now.store.name && (place.epoch === null || now.store.engines.has(place.engine))) {
+        showEngine(place.engine);
+        return;
+      }
       if (!now.engine?.state) return;
-      if (wanted) {
-        const place = wanted;
+      if (place) {
         wanted = null;
         open(place);
         return;

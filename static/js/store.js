@@ -50,10 +50,26 @@ export function createStore() {
     hub: /** @type {string | null} */ (null),
     strangeVersion: /** @type {number | null} */ (null),
     held: /** @type {Moment | null} */ (null),
+    /** The engine that a person chose, whether it is there or not; null: the first one that the hub named. */
+    chosen: /** @type {string | null} */ (null),
 
-    /** The engine on show: the first one that the hub named. */
+    /** The name of the engine on show; "" before there is any. */
+    get name() {
+      return this.chosen ?? engines.keys().next().value ?? "";
+    },
+    /** The engine on show; null when it is not there: another one never takes the place of one that was chosen. */
     get engine() {
-      return engines.values().next().value ?? null;
+      return engines.get(this.name) ?? null;
+    },
+    /** The engine that has a request: the hub numbers them over all engines. @param {string} request */
+    having(request) {
+      const has = (/** @type {Engine} */ { state, history }) => Object.hasOwn(state?.requests ?? {}, request) || history.lanes.has(request);
+      return [...engines.values()].find(has) ?? null;
+    },
+    /** @param {string} id */
+    choose(id) {
+      this.chosen = id;
+      this.held = null;
     },
     /** The state that panels draw: the held one, or the newest. */
     get shown() {

@@ -6,6 +6,7 @@
  * @import {Placed} from "./notes.js"
  *
  * @typedef {ReturnType<typeof createTravel>} Travel
+ * @typedef {History["gaps"][number]} Gap
  * @typedef {"preempted" | "finished" | "slow" | "mark"} Kind what to jump to
  */
 
@@ -34,6 +35,8 @@ export function createTravel({ store, selection, axis, loop, plot }) {
   let wanted = /** @type {{column: number, settled: boolean} | null} */ (null);
   let reading = false;
   let patientUntil = -Infinity;
+  /** Up to where the server was asked for what this page did not hear. @type {WeakMap<Engine, {epoch: string | null, gap: Gap | undefined}>} */
+  const met = new WeakMap();
 
   /** Show the moment after a step. @param {number} column */
   function goTo(column, settled = false) {
@@ -113,25 +116,39 @@ export function createTravel({ store, selection, axis, loop, plot }) {
       if (column !== null && !store.visit(column)) askFor(column, false);
       loop.invalidate();
     },
-    /**
-     * Steps and notes from the server that this page did not hear, newest first.
-     * @param {Engine} engine @param {number} since a step
-     */
-    async fill(engine, since = Math.max(0, (engine.state?.step ?? 0) - BACKFILL)) {
-      const { epoch } = engine;
-      let rows = 0;
-      for (let upTo = engine.state?.step ?? 0; upTo > since && rows < MOST_ROWS; ) {
-        const from = Math.max(since, upTo - PIECE);
-        const missed = await olderSteps(engine.id, from, upTo - from);
-        if (engine.epoch !== epoch || !engine.state) return;
-        backfill(engine.history, missed, engine.state);
-        loop.invalidate();
-        rows += missed.steps.reduce((sum, step) => sum + step.rows.length, 0);
-        const whole = missed.steps[0]?.step === from + 1;
-        upTo = whole ? from : since; // older ones are not kept any more
+    /** An engine is on show: what it said before that, or in a gap since, is asked of the server once. @param {Engine} engine */
+    meet(engine) {
+      if (!engine.state) return;
+      const { epoch, history } = engine;
+      const { gaps } = history;
+      const known = met.get(engine);
+      met.set(engine, { epoch, gap: gaps.at(-1) });
+      if (known?.epoch !== epoch) fill(engine);
+      else if (known.gap !== gaps.at(-1)) {
+        const [first] = gaps.slice(known.gap ? gaps.indexOf(known.gap) + 1 : 0);
+        if (first) fill(engine, Math.max(0, first.from - 1 - history.base));
       }
     },
   };
+
+  /**
+   * Steps and notes from the server that this page did not hear, newest first.
+   * @param {Engine} engine @param {number} since a step
+   */
+  async function fill(engine, since = Math.max(0, (engine.state?.step ?? 0) - BACKFILL)) {
+    const { epoch } = engine;
+    let rows = 0;
+    for (let upTo = engine.state?.step ?? 0; upTo > since && rows < MOST_ROWS; ) {
+      const from = Math.max(since, upTo - PIECE);
+      const missed = await olderSteps(engine.id, from, upTo - from);
+      if (engine.epoch !== epoch || !engine.state) return;
+      backfill(engine.history, missed, engine.state);
+      loop.invalidate();
+      rows += missed.steps.reduce((sum, step) => sum + step.rows.length, 0);
+      const whole = missed.steps[0]?.step === from + 1;
+      upTo = whole ? from : since; // older ones are not kept any more
+    }
+  }
 }
 
 /** Put what the server's ring holds of this epoch on the tape and into the history. @param {Engine} engine */

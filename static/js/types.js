@@ -260,6 +260,7 @@
  * @property {number} lanesBelow    of the timeline, out of sight
  * @property {() => void} onPan     the axis was moved by hand
  * @property {() => void} goLive
+ * @property {(id: string) => void} showEngine  in all panels, from now on
  * @property {import("./step_pair.js").StepPair} compare
  * @property {import("./panels/self.js").Watch} watch
  * @property {ReturnType<typeof import("./texts.js").createTexts> | null} texts of answers, that this viewer may read

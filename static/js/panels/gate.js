@@ -131,11 +131,12 @@ function mountRate(form) {
 function mountBreaks(form, page) {
   const boxes = findAll(form, "[data-break]", HTMLInputElement);
   const error = find(form, ".error");
-  let believed = /** @type {{texts: string[], at: number} | null} */ (null);
+  let believed = /** @type {{texts: string[], at: number, of: string} | null} */ (null);
   form.noValidate = true;
   keepDrafts(form);
 
-  const known = () => believed?.texts ?? page.view().engine?.state?.gate.breaks ?? [];
+  const name = () => page.view().store.name;
+  const known = () => (believed?.of === name() ? believed.texts : null) ?? page.view().engine?.state?.gate.breaks ?? [];
   const ofKind = (/** @type {string} */ text, /** @type {string} */ kind) => (kind.endsWith(":") ? text.startsWith(kind) : text === kind);
   const fieldOf = (/** @type {string} */ kind) => /** @type {HTMLInputElement | null} */ (form.elements.namedItem(kind.slice(0, -1)));
   const kindOf = (/** @type {HTMLElement} */ box) => box.dataset.break ?? "";
@@ -149,7 +150,7 @@ function mountBreaks(form, page) {
       return;
     }
     const texts = [...known().filter((each) => !ofKind(each, kind)), ...(text === null ? [] : [text])];
-    believed = { texts, at: performance.now() };
+    believed = { texts, at: performance.now(), of: name() };
     const { ok, message } = await askGate({ action: "break", on: texts });
     error.textContent = message;
     fieldOf(kind)?.setAttribute("aria-invalid", String(!ok));
@@ -181,7 +182,7 @@ function mountBreaks(form, page) {
   return {
     /** @param {GateFacts} gate */
     show(gate) {
-      if (believed && (performance.now() - believed.at > BELIEVED_MS || String(believed.texts) === String(gate.breaks))) believed = null;
+      if (believed && (believed.of !== name() || performance.now() - believed.at > BELIEVED_MS || String(believed.texts) === String(gate.breaks))) believed = null;
       const texts = known();
       for (const box of boxes) {
         const kind = kindOf(box);

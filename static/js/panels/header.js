@@ -47,6 +47,9 @@ function showStatus(parts, view) {
     const scripted = device.type === "scripted";
     write(parts.model, scripted ? model.name : `${model.name} · ${model.dtype}${draft ? ` · guessed by ${draft.name}` : ""}`);
     write(parts.device, scripted ? "no model: answers from a script" : `${device.name} · ${device.type}, ${plural(device.num_threads, "thread")}`);
+  } else if (engine || store.chosen !== null) {
+    write(parts.model, "no model yet"); // nor is that of another engine its own
+    write(parts.device, "");
   }
   const paused = engine?.state?.gate.state === "paused";
   show(parts.gated, byHand(engine?.state));

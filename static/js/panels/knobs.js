@@ -16,7 +16,8 @@ import { byId, find, findAll } from "../dom.js";
 import { count, plural } from "../format.js";
 import { keep, readKept } from "../kept.js";
 
-const KEY = "stepscope.knobs";
+/** Drafts are of one engine: what was typed for another is not applied to it. @param {string | null} engine */
+const keyOf = (engine) => `stepscope.knobs.${engine}`;
 
 /** @type {Object<string, string>} */
 const EFFECT_WORDS = { live: "at once", next_step: "next step", restart: "restart" };
@@ -26,7 +27,8 @@ export function mountKnobs(page) {
   const root = byId("panel-knobs");
   const form = find(root, "form");
   const rows = findAll(root, "[data-knob]").map(rowOf);
-  const drafts = loadDrafts();
+  const drafts = /** @type {Drafts} */ (new Map());
+  let of = /** @type {string | null} */ (null);
   /** @type {Map<string, any>} values that were accepted and that the engine has not told of yet */
   const accepted = new Map();
   /** @type {Map<string, string>} by name: what applying it did */
@@ -51,7 +53,7 @@ export function mountKnobs(page) {
     done.delete(row.name);
     drafts.set(row.name, row.read());
     if (drafts.get(row.name) === current(row.name)) drafts.delete(row.name);
-    keepDrafts(drafts);
+    keepDrafts(of, drafts);
     page.loop.invalidateNow();
   }
 
@@ -82,7 +84,7 @@ export function mountKnobs(page) {
       done.set(name, restarting ? "the engine is restarting" : how[name] === "live" ? "in effect" : `in effect from step ${count(step + 1)} on`);
       drafts.delete(name);
     }
-    keepDrafts(drafts);
+    keepDrafts(of, drafts);
   }
 
   function clearErrors() {
@@ -92,11 +94,18 @@ export function mountKnobs(page) {
 
   /** A new engine: it tells its settings itself. @param {Engine} engine */
   function meet(engine) {
-    if (epoch !== null) for (const [name, words] of done) if (words.includes("restarting")) done.set(name, "in effect, in a new engine");
+    if (engine.id !== of) {
+      of = engine.id;
+      done.clear();
+      clearErrors();
+      drafts.clear();
+      for (const [name, value] of loadDrafts(of)) drafts.set(name, value);
+    } else if (epoch !== null) for (const [name, words] of done) if (words.includes("restarting")) done.set(name, "in effect, in a new engine");
     epoch = engine.epoch;
     accepted.clear();
+    const { epoch: asked } = engine;
     knobEffects().then((found) => {
-      effects = found;
+      if (asked === epoch) effects = found;
       page.loop.invalidateNow();
     });
   }
@@ -107,7 +116,7 @@ export function mountKnobs(page) {
   form.noValidate = true;
   parts.discard.addEventListener("click", () => {
     drafts.clear();
-    keepDrafts(drafts);
+    keepDrafts(of, drafts);
     clearErrors();
     page.loop.invalidateNow();
   });
@@ -239,15 +248,15 @@ function mountRestartQuestion(dialog, page) {
 
 // -- drafts --------------------------------------------------------------------------------------
 
-/** @param {Drafts} drafts */
-function keepDrafts(drafts) {
-  keep(KEY, JSON.stringify([...drafts]), "sessionStorage");
+/** @param {string | null} engine @param {Drafts} drafts */
+function keepDrafts(engine, drafts) {
+  keep(keyOf(engine), JSON.stringify([...drafts]), "sessionStorage");
 }
 
-/** @returns {Drafts} */
-function loadDrafts() {
+/** @param {string} engine @returns {Drafts} */
+function loadDrafts(engine) {
   try {
-    return new Map(JSON.parse(readKept(KEY, "sessionStorage") ?? "[]"));
+    return new Map(JSON.parse(readKept(keyOf(engine), "sessionStorage") ?? "[]"));
   } catch {
     return new Map();
   }

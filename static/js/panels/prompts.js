@@ -260,13 +260,15 @@ function put(said, change) {
 }
 
 /** @param {HTMLElement} card @param {string} id @param {View} view */
-function showProgress(card, id, { engine }) {
+function showProgress(card, id, { engine: shown, store }) {
+  const engine = store.having(id) ?? shown;
   const request = engine?.state?.requests[id] ?? engine?.history.lanes.get(id)?.facts;
   const lost = engine?.about.status === "gone" && request?.status !== "finished";
   const status = lost ? "finished" : (request?.status ?? "waiting");
   if (card.dataset.status !== status) card.dataset.status = status;
   const progress = find(card, ".progress");
-  const words = lost ? "lost with its engine" : progressWords(request);
+  const where = engine === shown || !engine ? "" : `on ${engine.id}: `;
+  const words = where + (lost ? "lost with its engine" : progressWords(request));
   if (progress.textContent !== words) progress.textContent = words;
 }
 
@@ -297,11 +299,14 @@ function act(event, page, form, texts) {
   if (!button || !card) return;
   if (button.hasAttribute("data-select")) choose(card.dataset.request ?? "", page);
   else if (button.hasAttribute("data-reply")) converse(form, card.dataset.conversation ?? "");
-  else if (button.hasAttribute("data-curl")) copy(curlCommand(card, form, texts, page.view().engine));
+  else if (button.hasAttribute("data-curl")) copy(curlCommand(card, form, texts, page.view().store));
 }
 
 /** Light a request up; where the pictures are not beside it, go to its lane. @param {string} id @param {Page} page */
 function choose(id, page) {
+  const { store } = page.view();
+  const engine = store.having(id);
+  if (engine && engine !== store.engine) page.showEngine(engine.id);
   page.selection.set({ kind: "request", id });
   if (window.matchMedia("(max-width: 699px)").matches) byId("panel-timeline").scrollIntoView();
 }

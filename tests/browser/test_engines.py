@@ -1,0 +1,128 @@
+"""Two engines in one app: the page shows the one that is chosen, and speaks to it alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.app.fakes import FakeEngine, Running, row, running, until
+from tests.app.processes import ROOT
+from tests.browser.actions import send, settle, wait_for
+from tests.browser.conftest import OpenPage
+
+pytestmark = pytest.mark.browser
+
+
+@contextmanager
+def scripted(server: Running, name: str, *flags: str) -> Iterator[None]:
+    """An engine process that dials the app."""
+    command = [sys.executable, "-m", "engine", "--app", f"{server.ws}/ws/engine", "--name", name, "--model", "scripted"]
+    process = subprocess.Popen(
+        [*command, "--scripted-step-ms", "4", "--num-blocks", "320", *flags],
+        cwd=ROOT,
+        env=os.environ | {"STEPSCOPE_ENGINE_TOKEN": server.hub.settings.engine_token},
+        stdin=subprocess.PIPE,
+    )
+    try:
+        until(lambda: (record := server.hub.engines.get(name)) and record.state, f"the hello of {name}")
+        yield
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[Running]:
+    """An app with the engines `first` and `second`, of different sizes."""
+    with running() as server, scripted(server, "first"), scripted(server, "second", "--max-num-seqs", "2"):
+        yield server
+
+
+def pick(page: Page, name: str) -> None:
+    page.select_option("#engines select", name)
+    wait_for(page, f"stepscope.engine() === '{name}'")
+
+
+def config(server: Running, name: str) -> dict[str, Any]:
+    state = server.hub.engines[name].state
+    assert state is not None
+    return state
+
+
+def test_everything_on_the_page_is_of_the_engine_that_is_chosen(open_page: OpenPage, two: Running) -> None:
+    page = open_page(two.url)
+    assert page.evaluate("stepscope.engine()") == "first"
+    expect(page.locator("#engines option")).to_have_text(["first · scripted · ready", "second · scripted · ready"])
+    pick(page, "second")
+    [request] = send(page, "For the second one", max_tokens=5)
+    settle(page)
+    assert request in config(two, "second")["requests"]
+    assert request not in config(two, "first")["requests"]
+    expect(page.locator("[data-part=running-of]")).to_have_text("of 2 slots")
+    expect(page.locator("#compare-open")).to_have_attribute("href", "/compare?engine=second")
+
+    page.click("#gate [value=pause]")
+    wait_for(page, "stepscope.state().gate.state === 'paused'")
+    assert config(two, "first")["gate"]["state"] != "paused"
+    page.click("#gate [value=run]")
+    wait_for(page, "stepscope.state().gate.state !== 'paused'")
+    with page.expect_download() as download:
+        page.keyboard.press("e")
+    assert "second" in download.value.suggested_filename
+
+    pick(page, "first")
+    expect(page.locator(f"[data-request={request}] .progress")).to_contain_text("on second: ")
+    page.click(f"[data-request={request}] [data-select]")  # its card leads to its engine
+    wait_for(page, "stepscope.engine() === 'second'")
+    assert page.evaluate("stepscope.choice()") == {"kind": "request", "id": request}
+
+
+def test_the_choice_is_in_the_address_and_opens_again(open_page: OpenPage, two: Running) -> None:
+    page = open_page(two.url)
+    page.locator("#engines select").focus()
+    page.keyboard.press("ArrowDown")  # by the keyboard alone
+    wait_for(page, "location.hash === '#engine=second'")
+    page.reload()
+    wait_for(page, "window.stepscope && stepscope.engine() === 'second' && stepscope.state() !== null")
+    page.evaluate("location.hash = '#engine=first'")
+    wait_for(page, "stepscope.engine() === 'first'")
+
+
+def test_engines_that_come_and_go_leave_the_choice_alone(open_page: OpenPage) -> None:
+    with running() as server:
+        main = FakeEngine(server).dial().greet()
+        page = open_page(server.url)
+        expect(page.locator("#engines")).to_be_hidden()
+        other = FakeEngine(server, "other").dial().greet()
+        expect(page.locator("#engines")).to_be_visible()
+        assert page.evaluate("stepscope.engine()") == "main"
+        pick(page, "other")
+        other.arrived("R7")
+        other.admitted("R7")
+        other.step(1, row("R7", scheduled=8, computed=8), tables=[["R7", [0]]])
+        wait_for(page, "stepscope.state().step === 1")
+        other.hang_up()
+        expect(page.locator("#engines option[value=other]")).to_have_text("other · scripted · gone")
+        FakeEngine(server, "third").dial().greet()
+        expect(page.locator("#engines option")).to_have_count(3)
+        assert page.evaluate("[stepscope.engine(), stepscope.state().step]") == ["other", 1]
+        main.hang_up()
+
+
+def test_an_engine_that_is_not_there_yet_is_waited_for(open_page: OpenPage) -> None:
+    with running() as server:
+        main = FakeEngine(server).dial().greet()
+        page = open_page(f"{server.url}/#engine=late", ready=False)
+        expect(page.locator("#banner strong")).to_have_text("Engine late is not connected.")
+        expect(page.locator("#engines option[value=late]")).to_have_text("late · not connected")
+        late = FakeEngine(server, "late").dial().greet()
+        wait_for(page, "stepscope.engine() === 'late' && stepscope.state() !== null")
+        for engine in (main, late):
+            engine.hang_up()
