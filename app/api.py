@@ -48,8 +48,8 @@ async def steps(request: Request) -> Response:
     the number of its `step`: with them a step can be explained to somebody who did not listen when it was taken.
     """
     hub, record = engine_of(request)
-    since = _count(request, "since", 0)
-    limit = _count(request, "limit", DEFAULT_STEPS)
+    since = whole_number(request, "since", 0)
+    limit = whole_number(request, "limit", DEFAULT_STEPS)
     chosen = dict([pair for pair in record.steps if pair[0] > since][:limit])
     notes = [raw for number, raw in record.notes if number in chosen]
     head = f'{{"hub":{encode(hub.id)},"engine":{encode(record.id)},"epoch":{encode(record.epoch)}'
@@ -57,7 +57,8 @@ async def steps(request: Request) -> Response:
     return Response(body, media_type="application/json")
 
 
-def _count(request: Request, name: str, default: int) -> int:
+def whole_number(request: Request, name: str, default: int) -> int:
+    """A number in the query. Raises Problem."""
     text = request.query_params.get(name)
     if text is None:
         return default

@@ -2,13 +2,17 @@
 
 Contract. A run begins with the request that finds nobody there. The simulator (engine/simulator.py) replays the
 ring's last one in a process of its own: one at a time, behind everybody else, not for long, and only while somebody
-waits for it. What comes back is a recording without text whose `hello` says `simulated`.
+waits for it. What comes back is a recording without text whose `hello` says `simulated`, and in `replayed` what it
+was computed from: `requests`, of which `cut` were still running when the ghost was asked for, and are taken to end with
+the tokens that they had; `left_out` had no token yet, so that nobody knows how long their answers would have been.
+`?until=SEQ` leaves out what the engine said after that event: two ghosts of one run that goes on are then of the same.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import sys
 import tempfile
@@ -20,7 +24,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 import engine
-from app.api import engine_of
+from app.api import engine_of, whole_number
 from app.bodies import parse_json
 from app.completions import hung_up, stop
 from app.crash import safe_name
@@ -32,6 +36,7 @@ from engine.config import EngineConfig
 from engine.errors import ConfigError, brief
 from engine.flags import setting_to_arg
 from engine.knobs import FIELDS, KNOBS, changed
+from engine.request import MAX_INTEGER
 
 LIMIT_S = 30.0
 MOST_IN_LINE = 4
@@ -69,7 +74,8 @@ async def ghost(request: Request) -> Response:
     if not record.history or record.state is None:
         raise Problem(409, "There is nothing to simulate yet: the engine has not loaded.")
     settings = checked(asked, record.state["config"])
-    data = await _while_wanted(request, hub, _in_turn(request.state.ghosts, record.history, settings))
+    until = whole_number(request, "until", MAX_INTEGER)
+    data = await _while_wanted(request, hub, _in_turn(request.state.ghosts, record.history, settings, until))
     name = safe_name(f"stepscope-{record.id}-{record.epoch}-ghost.jsonl.gz")
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Response(data, media_type="application/gzip", headers=headers)
@@ -110,15 +116,28 @@ async def _while_wanted(request: Request, hub: Hub, work: Coroutine[Any, Any, by
         await stop(working, left, closing)
 
 
-async def _in_turn(line: Line, history: History, settings: Json) -> bytes:
+def said_until(lines: list[str], seq: int) -> list[str]:
+    """A recording without what came after an event; lines of text have no number and go with what is before them."""
+    end = len(lines)
+    for index in range(len(lines) - 1, -1, -1):
+        event = json.loads(lines[index])
+        if event["kind"] == "text":
+            continue
+        if event["seq"] <= seq:
+            break
+        end = index
+    return lines[:end]
+
+
+async def _in_turn(line: Line, history: History, settings: Json, until: int) -> bytes:
     async with line.turn():
-        return await _simulate(history.lines(), settings)
+        return await _simulate(history.lines(), settings, until)
 
 
-async def _simulate(lines: list[str], settings: Json) -> bytes:
+async def _simulate(lines: list[str], settings: Json, until: int) -> bytes:
     flags = [setting_to_arg(name, value) for name, value in settings.items()]
     with tempfile.TemporaryDirectory(prefix="stepscope-ghost-") as folder:
-        await asyncio.to_thread(lambda: Path(folder, _IN).write_bytes(compress(lines)))
+        await asyncio.to_thread(lambda: Path(folder, _IN).write_bytes(compress(said_until(lines, until))))
         code, said = await _run(folder, [_IN, "--last-run", "--with-slow-steps", f"--out={_OUT}", *flags])
         if code == _REFUSED_EXIT:
             raise Problem(409, said or "The simulation could not be made.")

@@ -125,12 +125,17 @@ def _replay(
         if args.save_cost_model:
             args.save_cost_model.write_text(cost.to_json())
         if args.out:
-            write_recording(args.out, [replayed.hello, *replayed.events])
+            write_recording(args.out, [{**replayed.hello, "replayed": _replayed(work)}, *replayed.events])
         if args.json:
             args.json.write_text(json.dumps(numbers, indent=1) + "\n")
     except OSError as error:
         raise ConfigError(f"{error.filename} cannot be written: {error.strerror}.") from None
     return 0
+
+
+def _replayed(work: Workload) -> dict[str, int]:
+    """What a simulated recording was computed from, for its `hello`."""
+    return {"requests": len(work.arrivals), "cut": work.num_unfinished, "left_out": work.num_left_out}
 
 
 def _done_again(recording: Recording, work: Workload, config: EngineConfig, given: Collection[str]) -> Iterable[str]:

@@ -14,15 +14,15 @@ export class Unavailable extends Error {}
 
 const GZIP = [0x1f, 0x8b];
 
-/** @param {string} engine "" for the only one @param {AbortSignal} signal @returns {Promise<Run>} */
-export async function lastRun(engine, signal) {
-  return readResponse(await answer(`/api/recording${query(engine)}`, { signal }), "No request has arrived yet. Send a burst, then take its run.");
+/** @param {string} engine "" for the only one @param {AbortSignal} signal @param {number} [until] the last event that counts @returns {Promise<Run>} */
+export async function lastRun(engine, signal, until) {
+  return readResponse(await answer(`/api/recording${query({ engine })}`, { signal }), "No request has arrived yet. Send a burst, then take its run.", until);
 }
 
-/** @param {string} engine @param {Object<string, any>} settings @param {AbortSignal} signal @returns {Promise<Run>} */
-export async function ghostRun(engine, settings, signal) {
+/** @param {string} engine @param {Object<string, any>} settings @param {AbortSignal} signal @param {number} [until] the last event that counts @returns {Promise<Run>} */
+export async function ghostRun(engine, settings, signal, until) {
   const options = { signal, method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(settings) };
-  return readResponse(await answer(`/api/ghost${query(engine)}`, options), "The simulation holds no request.");
+  return readResponse(await answer(`/api/ghost${query({ engine, until })}`, options), "The simulation holds no request.");
 }
 
 /** @param {"static" | "continuous"} name @returns {Promise<Run>} */
@@ -48,9 +48,11 @@ export function turnedOver(name, config) {
   return { [name]: !config[name] };
 }
 
-/** @param {string} engine */
-function query(engine) {
-  return engine ? `?engine=${encodeURIComponent(engine)}` : "";
+/** @param {{engine: string, until?: number}} about */
+function query({ engine, until }) {
+  const fields = new URLSearchParams(engine ? { engine } : {});
+  if (until !== undefined) fields.set("until", String(until));
+  return fields.size ? `?${fields}` : "";
 }
 
 /** @param {string} url @param {RequestInit} [options] */
@@ -62,17 +64,17 @@ async function answer(url, options) {
   throw new Unavailable(body?.error?.message ?? `The server answered ${response.status}.`);
 }
 
-/** @param {Response} response @param {string} none what to say when there is no run in it */
-function readResponse(response, none) {
-  return readRun(response.body ?? new Blob().stream(), true, none);
+/** @param {Response} response @param {string} none what to say when there is no run in it @param {number} [until] */
+function readResponse(response, none, until) {
+  return readRun(response.body ?? new Blob().stream(), true, none, until);
 }
 
-/** @param {ReadableStream<Uint8Array<ArrayBuffer>>} bytes @param {boolean} packed @param {string} none */
-async function readRun(bytes, packed, none) {
+/** @param {ReadableStream<Uint8Array<ArrayBuffer>>} bytes @param {boolean} packed @param {string} none @param {number} [until] */
+async function readRun(bytes, packed, none, until = Infinity) {
   const reader = createRunReader();
   const take = (/** @type {import("./types.js").Event} */ event) => {
     if (event.kind === "hello" && event.v !== SCHEMA_VERSION) throw new Unavailable(`The recording’s schema version is ${event.v}; this page reads version ${SCHEMA_VERSION}. Open it with the Stepscope that made it.`);
-    reader.take(event);
+    if (!(event.seq > until)) reader.take(event); // a text has no number
   };
   try {
     await eachLine(packed ? bytes.pipeThrough(new DecompressionStream("gzip")) : bytes, (line) => take(JSON.parse(line)));

@@ -43,6 +43,10 @@ const PANELS = {
     const { mountSelf } = await import("./panels/self.js");
     mountSelf(page, page.watch);
   },
+  async ghost(page) {
+    const { createGhost } = await import("./panels/ghost.js");
+    mountPanel("ghost", createGhost(), page);
+  },
   async gate(page) {
     const { mountGate } = await import("./panels/gate.js");
     const { mountReset } = await import("./panels/reset.js");

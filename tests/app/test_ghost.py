@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -152,3 +153,40 @@ def test_closing_the_app_ends_a_ghost_with_its_reason(
     response = call.response()
     assert response.status_code == 503
     assert "shutting down" in response.json()["error"]["message"]
+
+
+# -- a run that goes on ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def halfway() -> Iterator[Served]:
+    """A server whose gate was closed in the middle of a run: one request has ended, one runs, one waits."""
+    with serving("--scripted-step-ms", "2", "--max-num-seqs", "2") as served:
+        for length in (600, 3, 600, 600):
+            fields = {"prompt": "On and on", "ignore_eos": "on", "max_tokens": str(length)}
+            served.client.post("/prompts", data=fields, headers={"HX-Request": "true"}).raise_for_status()
+        until(lambda: served.state()["totals"]["finished"]["length"] and len(served.state()["queues"]["running"]) == 2)
+        served.client.post("/api/gate", json={"action": "pause"})
+        yield served
+
+
+def test_a_ghost_of_a_run_that_goes_on_says_what_it_cut_and_left_out(halfway: Served) -> None:
+    recording = read(ask(halfway.client, batching="static"))
+    assert recording.hello["replayed"] == {"requests": 3, "cut": 2, "left_out": 1}
+    assert summarize(recording).num_finished == 3
+
+
+def test_until_leaves_out_what_came_after_an_event(halfway: Served) -> None:
+    seq = halfway.state()["seq"]
+    halfway.client.post("/api/gate", json={"action": "step", "steps": 20})
+    until(lambda: halfway.state()["gate"]["steps_left"] == 0)
+    sizes = [
+        summarize(read(halfway.client.post(f"/api/ghost{query}", json={}))).output_tokens
+        for query in (f"?until={seq}", "")
+    ]
+    assert sizes[1] == sizes[0] + 40
+
+
+def test_lines_of_text_go_with_what_is_before_them() -> None:
+    lines = [json.dumps(line) for line in ({"kind": "step", "seq": 1}, {"kind": "text"}, {"kind": "step", "seq": 2})]
+    assert ghost.said_until([*lines, lines[1]], 1) == lines[:2]

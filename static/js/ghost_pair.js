@@ -1,0 +1,67 @@
+/**
+ * A run, and what another mode would have made of it: the run as it is, its ghost, and the run predicted at the ghost's
+ * pace. All three are of what the engine had said when they were asked for, so that a run that goes on can be compared.
+ *
+ * @import {Run} from "./compare_run.js"
+ * @import {Numbers} from "./compare_numbers.js"
+ *
+ * @typedef {{run: Run, ghost: Run, twin: Run}} Pair
+ * @typedef {{requests: number, cut: number, left_out: number}} Replayed see app/ghost.py
+ */
+
+import { differences, modeWords, numbersOf, obstacle, verdict } from "./compare_numbers.js";
+import { startOf } from "./compare_run.js";
+import { ghostRun, lastRun, turnedOver, Unavailable } from "./compare_sources.js";
+import { twin as tableOf } from "./compare_words.js";
+import { count, plural } from "./format.js";
+
+/**
+ * @param {string} engine @param {string} setting that is turned the other way @param {number} until the last event that counts
+ * @param {AbortSignal} signal
+ * @returns {Promise<Pair>}
+ */
+export async function askPair(engine, setting, until, signal) {
+  const run = await lastRun(engine, signal, until);
+  const settings = turnedOver(setting, run.config);
+  const [ghost, twin] = await Promise.all([ghostRun(engine, settings, signal, until), ghostRun(engine, {}, signal, until)]);
+  const starts = [run, ghost, twin].map(startOf);
+  if (starts.some((start) => start !== starts[1]) && !run.cut) throw new Unavailable("Another run began meanwhile; simulate again.");
+  return { run, ghost, twin };
+}
+
+/** What is compared: as long as the run goes on, what it has done so far is predicted under both modes. @param {Pair} pair */
+function compared({ run, ghost, twin }) {
+  return { a: run.over ? run : twin, b: ghost, numbers: { a: numbersOf(twin), b: numbersOf(ghost) } };
+}
+
+/** The sentence with the number that matters, or why there is none. @param {Pair} pair */
+export function sentence(pair) {
+  const { a, b, numbers } = compared(pair);
+  const words = obstacle(a, b) ?? verdict(a, b, numbers, differences(a, b), true);
+  return pair.run.over ? words : `So far: ${words}`;
+}
+
+/** What each track is called. @param {Pair} pair */
+export function titles({ run, ghost }) {
+  const differing = differences(run, ghost);
+  const kind = run.hello.simulated ? "simulated" : run.gated ? "gated" : "measured";
+  return {
+    a: `A: ${modeWords(run, differing) || "the run"}, as it ${run.over ? "ran" : "runs"} · ${kind}`,
+    b: `B: ${modeWords(ghost, differing) || "the same"}, a ghost · simulated`,
+  };
+}
+
+/** What the ghost was computed from, and what of the run is not in it. @param {Pair} pair */
+export function sourceWords({ run, ghost }) {
+  const { requests, cut, left_out } = /** @type {Replayed} */ (/** @type {any} */ (ghost.hello).replayed ?? { requests: ghost.arrivals.length, cut: 0, left_out: 0 });
+  const words = [`Computed from ${plural(requests, "request")} and ${plural(run.steps.length, "step")} of this run: their arrivals and lengths, and how long its steps took.`];
+  if (cut) words.push(`${count(cut)} ${cut === 1 ? "was" : "were"} still running, and ${cut === 1 ? "is" : "are"} cut where ${cut === 1 ? "it" : "they"} stood.`);
+  if (left_out) words.push(`${count(left_out)} had no token yet, and ${left_out === 1 ? "is" : "are"} left out.`);
+  return words.join(" ");
+}
+
+/** @param {Pair} pair */
+export function table(pair) {
+  const { a, b, numbers } = compared(pair);
+  return tableOf({ a: numbersOf(pair.run), b: numbers.b }, numbers, obstacle(a, b) === null);
+}

@@ -1,0 +1,57 @@
+"""Other mode: the run and its ghost on the page itself."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.app.processes import Served
+from tests.browser.actions import burst, pause, quiet, run, send, settle, table, wait_for
+
+pytestmark = pytest.mark.browser
+
+
+def turn(page: Page, setting: str) -> None:
+    page.click(f"#panel-ghost [data-turn={setting}]")
+    expect(page.locator("#panel-ghost [data-busy]")).to_have_text("")
+
+
+def test_a_run_stands_beside_its_ghost_and_both_are_numbered(page: Page, served: Served) -> None:
+    panel = page.locator("#panel-ghost")
+    expect(panel.locator(".well .empty")).to_contain_text("Nothing yet")
+    burst(page)
+    settle(page)
+    turn(page, "batching")
+    expect(panel.locator("[data-verdict]")).to_have_text(
+        re.compile(r"^B \(static\) would take [\d.]+ times as long as A for the same 8 requests: .* both predicted\.$")
+    )
+    expect(panel.locator("[data-source]")).to_contain_text(re.compile(r"^Computed from 8 requests and \d+ steps"))
+    expect(panel.get_by_role("link", name="The whole picture")).to_have_attribute(
+        "href", "/compare?engine=main&ghost=batching"
+    )
+    rows = {row[""]: row for row in table(page, "ghost")}
+    assert rows["requests finished"]["A"] == rows["requests finished"]["B"] == "8 of 8"
+
+
+def test_of_a_run_that_goes_on_what_is_cut_and_left_out_is_said(page: Page, served: Served) -> None:
+    ids = send(page, "On and on", max_tokens=2000, copies=9)  # in eight slots
+    wait_for(page, f"{ids!r}.filter((id) => stepscope.state().requests[id]?.num_output_tokens > 3).length === 8")
+    pause(page, served)
+    turn(page, "enable_chunked_prefill")
+    source = page.locator("#panel-ghost [data-source]")
+    expect(source).to_contain_text("8 were still running, and are cut where they stood.")
+    expect(source).to_contain_text("1 had no token yet, and is left out.")
+    expect(page.locator("#panel-ghost [data-verdict]")).to_contain_text("So far: B (chunked prefill off")
+    run(served)
+    quiet(served)
+
+
+def test_why_there_is_no_ghost_is_said_in_words(page: Page, served: Served) -> None:
+    served.client.post("/api/engine", json={"action": "reset", "force": True}).raise_for_status()
+    wait_for(page, "stepscope.lanes().length === 0")
+    turn(page, "batching")
+    expect(page.locator("#panel-ghost .error")).to_have_text(
+        "No request has arrived yet. Send a burst, then take its run."
+    )
