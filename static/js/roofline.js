@@ -39,6 +39,11 @@ export function roofAt({ flops, bytesPerS }, intensity) {
   return Math.min(flops, bytesPerS * intensity);
 }
 
+/** How many measured points lie above the measured roof. @param {Pick<Point, "flops" | "intensity" | "gated">[]} points @param {Pick<Roofs, "flops" | "bytesPerS">} roofs */
+export function countAbove(points, roofs) {
+  return points.filter(({ flops, intensity, gated }) => !gated && flops > roofAt(roofs, intensity)).length;
+}
+
 /**
  * What the counted work took. A draft model's passes are counted, so its phase is too. A GPU is only asked to begin in
  * `forward`: by the host's clock the work is over when `sample` has the tokens.

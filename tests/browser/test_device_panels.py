@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import pytest
@@ -28,9 +28,12 @@ NUM_BLOCKS, MAX_MODEL_LEN = 16, 2048
 class Measured(FakeEngine):
     """An engine on a device that it measured; its steps cost what METRICS says of a model of 7.6 billion parameters."""
 
+    device: ClassVar = {"type": "cpu", "name": "A device"}
+
     def greet(self) -> Measured:
         body = hello_body(self.config)
-        body["device"] |= {"type": "cpu", "name": "A device", "total_bytes": 32 * 2**30}
+        body["model"]["dtype"] = "bfloat16"
+        body["device"] |= {**self.device, "total_bytes": 32 * 2**30}
         body["device"] |= {"peak_flops": PEAK_FLOPS, "peak_bytes_per_s": PEAK_BYTES}
         pool = {"kv_pool": NUM_BLOCKS * BLOCK_BYTES, "bytes_per_token": KV, "bytes_per_block": BLOCK_BYTES}
         body["memory"] |= {"weights": N * B16, "activations": 2**30, "kv_dtype": "float16", **pool}
@@ -122,6 +125,10 @@ def test_the_two_bars_are_those_of_the_last_step_which_is_above_its_roof(page: P
     expect(page.locator("#panel-roofline [data-of]")).to_have_text("step 8, decode")
     expect(page.locator("[data-ridge]")).to_contain_text("less than 250.0 FLOP per byte waits for memory")
     expect(page.locator("#panel-roofline .detail")).to_contain_text("Above its roof")
+    expect(page.locator("[data-above]")).to_have_text(
+        "1 point above the measured roof: it was measured while the machine was busy, or caches helped."
+    )
+    expect(page.locator("[data-ridge]")).not_to_contain_text("data sheet")  # nobody knows this device
     fill, track = (page.locator(f"[data-roof=bandwidth] {part}").bounding_box() for part in (".fill", ".track"))
     peak = page.locator("[data-roof=bandwidth] .peak").bounding_box()
     assert fill is not None
@@ -261,6 +268,25 @@ def test_the_first_of_the_three_is_reached_by_tab_from_the_panel_before(page: Pa
     page.focus("#panel-latency .detail")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.id") == "panel-roofline"
+
+
+class OnH200(Measured):
+    device: ClassVar = {"type": "cuda", "name": "NVIDIA H200"}
+
+
+def test_the_roofs_of_the_data_sheet_stand_beside_the_measured_ones(fresh: Running, open_page: OpenPage) -> None:
+    engine = OnH200(fresh)
+    engine.dial().greet()
+    engine.compute(1, 128, 400_000)
+    page = open_page(fresh.url)
+    page.locator("#panel-roofline").scroll_into_view_if_needed()
+    expect(page.locator("[data-ridge]")).to_contain_text("Dashed is its data sheet: 989 TFLOP/s and 4.8 TB/s")
+    expect(page.locator("[data-ridge]")).to_contain_text("measured were 101 % and 83 % of that")
+    sheets = """[["cuda", "NVIDIA H200", "float32"], ["cuda", "Tesla T4", "bfloat16"], ["cpu", "NVIDIA L4", "float16"],
+                 ["cuda", "NVIDIA H200 MIG 1g.18gb", "float16"]]
+        .map(([type, name, dtype]) => m.sheetOf({ device: { type, name }, model: { dtype } })?.flops ?? null)"""
+    assert call(page, "data_sheets", sheets) == [67e12, None, None, None]
+    engine.hang_up()
 
 
 def test_a_scripted_engine_says_why_it_has_no_roofline(fresh: Running, open_page: OpenPage) -> None:

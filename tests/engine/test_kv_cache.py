@@ -133,8 +133,8 @@ def test_without_chunks_a_whole_prompt_must_fit_a_step():
 def test_the_sum_in_words():
     _, memory = size_pool_for(EngineConfig(), SMOLLM2, 16 * GB)
     assert memory.sum_text == (
-        "KV pool 377 MB = 512 blocks × 16 tokens × 46,080 B per float32 token (1,024 tokens for each of 8 sequences); "
-        "weights 538 MB; 16.00 GB of memory were available."
+        "KV pool 360 MiB = 512 blocks × 16 tokens × 46,080 B per float32 token (1,024 tokens for each of 8 sequences); "
+        "weights 513 MiB; 14.90 GiB of memory were available."
     )
     assert (memory.bytes_per_token, memory.bytes_per_block, memory.kv_pool) == (46_080, PER_BLOCK, 512 * PER_BLOCK)
 

@@ -1,20 +1,22 @@
 /**
  * Roofline: what each step reached, against what this device was measured to do. Both axes are logarithmic: FLOP per
- * byte across, FLOP per second up; the roofs are solid lines. ○ decode, □ prefill, ◇ both; a trail of the last steps
+ * byte across, FLOP per second up; the roofs are solid lines, those of the vendor's data sheet dashed. ○ decode, □ prefill, ◇ both; a trail of the last steps
  * fades with age. A step gated by hand is hollow. Beside it the same of one step as two plain bars.
  *
  * @import {Canvas, CanvasPanel, Hello, KnownView, Palette, Size, Twin} from "../types.js"
  * @import {Point, Roofs} from "../roofline.js"
  *
  * @typedef {{low: number, high: number}} Decades as powers of ten
- * @typedef {ReturnType<typeof scaleOf> & {roofs: Roofs, points: Point[]}} Scene
+ * @typedef {ReturnType<typeof scaleOf> & {roofs: Roofs, sheet: ReturnType<typeof sheetOf>, points: Point[]}} Scene
  */
 
+import { sheetOf } from "../data_sheets.js";
 import { find } from "../dom.js";
 import { count, decadeWords, duration, perByte, percent, plural, quantity } from "../format.js";
 import { epochAt } from "../history.js";
 import { write } from "../marks.js";
-import { pointOf, roofAt, roofsOf, trailOf } from "../roofline.js";
+import { countAbove, pointOf, roofAt, roofsOf, trailOf } from "../roofline.js";
+import { aboveWords, drawSheet, sheetWords } from "./roof_sheet.js";
 
 const PLOT = { left: 46, right: 12, top: 18, bottom: 30 };
 /** How far from a point a click still means it. */
@@ -36,6 +38,7 @@ export const roofline = {
     if (!scene) return;
     drawAxes(g, scene, view.palette);
     drawRoofs(g, scene, view.palette);
+    drawSheet(g, scene, view.palette);
     sayRoofs(g, scene, view.palette);
     for (const [i, point] of [...scene.points.entries()].reverse()) drawPoint(g, scene, point, ageAlpha(i, scene) * litAlpha(point, view), i === 0, view.palette);
     drawRing(g, scene, view);
@@ -58,7 +61,8 @@ export const roofline = {
   detail(root, view) {
     const roofs = roofsOf(view.hello);
     const point = roofs && subjectOf(view);
-    find(root, "[data-ridge]").textContent = roofs ? ridgeWords(roofs) : "";
+    find(root, "[data-ridge]").textContent = roofs ? ridgeWords(roofs) + sheetWords(roofs, sheetOf(view.hello)) : "";
+    find(root, "[data-above]").textContent = roofs ? aboveWords(countAbove(trailOf(view.history, view.column, view.hello), roofs)) : "";
     writeBar(find(root, '[data-roof="bandwidth"]'), point, point ? point.bytesPerS / roofs.bytesPerS : null);
     writeBar(find(root, '[data-roof="maths"]'), point, point ? point.flops / roofs.flops : null);
     find(root, "[data-of]").textContent = point ? `step ${count(point.step.step)}, ${KIND_WORDS[point.kind]}${point.gated ? " · gated" : ""}` : "no step";
@@ -123,15 +127,16 @@ function sceneOf(view, size) {
   const points = trailOf(view.history, view.column, view.hello);
   const chosen = view.choice?.kind === "step" ? subjectOf(view) : null;
   if (chosen && !points.some(({ column }) => column === chosen.column)) points.push(chosen);
-  return { roofs, points, ...scaleOf(roofs, points, size) };
+  const sheet = sheetOf(view.hello);
+  return { roofs, sheet, points, ...scaleOf(roofs, sheet?.flops ?? 0, points, size) };
 }
 
-/** Whole decades, wide enough for the ridge with one to each side, for the roofs, and for every point, above a roof or not. @param {Roofs} roofs @param {Point[]} points @param {Size} size */
-function scaleOf(roofs, points, size) {
+/** Whole decades, wide enough for the ridge with one to each side, for the roofs, and for every point, above a roof or not. @param {Roofs} roofs @param {number} highest another roof, if any @param {Point[]} points @param {Size} size */
+function scaleOf(roofs, highest, points, size) {
   const [left, right] = [PLOT.left, size.width - PLOT.right];
   const [top, bottom] = [PLOT.top, size.height - PLOT.bottom];
   const across = decades([roofs.ridge / 10, roofs.ridge * 10, ...points.map(({ intensity }) => intensity)]);
-  const up = decades([roofs.flops * 1.2, roofAt(roofs, 10 ** across.low), ...points.map(({ flops }) => flops)]);
+  const up = decades([1.2 * Math.max(roofs.flops, highest), roofAt(roofs, 10 ** across.low), ...points.map(({ flops }) => flops)]);
   /** @param {number} value @param {Decades} decades @param {number} from @param {number} to */
   const place = (value, { low, high }, from, to) => from + ((to - from) * (Math.log10(value) - low)) / (high - low);
   return { left, right, top, bottom, across, up, x: (/** @type {number} */ intensity) => place(intensity, across, left, right), y: (/** @type {number} */ flops) => place(flops, up, bottom, top) };
