@@ -110,6 +110,7 @@ export async function requestTimings(id) {
 /** Take over the gate's form. @param {{goLive: () => void, store: {readonly name: string}}} page */
 export function mountControls({ goLive, store }) {
   nameOfEngine = () => store.name;
+  foldGate();
   byId("gate").addEventListener("submit", (event) => {
     event.preventDefault();
     const action = event.submitter instanceof HTMLButtonElement ? event.submitter.value : "";
@@ -117,6 +118,14 @@ export function mountControls({ goLive, store }) {
     if (action !== "pause") goLive();
     moveGate(action);
   });
+}
+
+/** On a phone, which is an audience's, the gate is folded away. */
+function foldGate() {
+  const narrow = window.matchMedia("(max-width: 699px)");
+  const fold = () => (byId("speaker", HTMLDetailsElement).open = !narrow.matches);
+  narrow.addEventListener("change", fold);
+  fold();
 }
 
 /** @param {string} text @returns {text is "pause" | "run" | "step"} */

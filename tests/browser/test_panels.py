@@ -224,6 +224,17 @@ def test_the_queue_is_shown_in_the_order_of_the_policy(page: Page, served: Serve
         run(served)
 
 
+def test_the_badge_is_of_the_step_shown_and_else_of_the_gate(page: Page) -> None:
+    script = """import("/static/js/panels/header.js").then((m) => {
+      const paused = { gate: { state: "paused", per_second: null } };
+      const history = { steps: new Map([[1, { gated: false }], [2, { gated: true }]]) };
+      const view = { engine: { state: paused }, state: paused, history, store: { held: {} } };
+      const live = { ...view, store: { held: null } };
+      return [{ ...view, column: 1 }, { ...view, column: 2 }, { ...view, column: 3 }, { ...live, column: 1 }].map(m.gatedNow);
+    })"""
+    assert page.evaluate(script) == [False, True, True, True]
+
+
 @pytest.mark.parametrize(
     ("label", "simulated", "gated", "word"),
     [

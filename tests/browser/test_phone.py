@@ -17,7 +17,7 @@ from tests.browser.conftest import OpenPage
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 LIMIT = 100_000
 MOUNTED = "[...document.querySelectorAll('[data-mounted]')].map((section) => section.id)"
-LATER = "#panel-kv, .second > :not(#panel-queue), .hardware > *, .third > *, .sums > *"
+LATER = "#panel-kv, #panel-ghost, .second > :not(#panel-queue), .hardware > *, .third > *, .sums > *"
 
 
 class Wire:
@@ -137,6 +137,17 @@ def test_what_a_thumb_presses_is_40_px_high(phone: Page) -> None:
     assert phone.evaluate(small, pressed) == []
     assert phone.evaluate("document.getElementById('prompt').getBoundingClientRect().top") < 500
     assert phone.evaluate("parseFloat(getComputedStyle(document.getElementById('prompt')).fontSize)") >= 16
+
+
+def test_the_gate_is_folded_away_from_an_audience_and_within_reach_of_the_keyboard(phone: Page) -> None:
+    pause = phone.get_by_role("button", name="Pause").first
+    expect(pause).to_be_hidden()
+    phone.locator("#speaker summary").focus()
+    phone.keyboard.press("Enter")
+    expect(pause).to_be_visible()
+    phone.set_viewport_size({"width": 1280, "height": 720})
+    expect(phone.locator("#speaker summary")).to_be_hidden()
+    expect(pause).to_be_visible()
 
 
 def test_the_name_of_an_own_request_leads_to_its_lane(phone: Page) -> None:

@@ -168,6 +168,20 @@ def test_walking_keeps_a_chosen_request(page: Page, served: Served) -> None:
     assert page.evaluate("stepscope.lit().blocks.length") > 0
 
 
+def test_an_own_prompt_is_shown_live_and_that_of_others_moves_nobodys_view(page: Page, served: Served) -> None:
+    send(page, "To have some past", max_tokens=20)
+    settle(page)
+    page.keyboard.press("Escape")
+    page.keyboard.press("ArrowLeft")
+    wait_for(page, "!stepscope.moment().live")
+    body = {"model": "default", "prompt": "From elsewhere", "max_tokens": 3}
+    served.client.post("/v1/completions", json=body).raise_for_status()
+    frames(page)
+    assert not page.evaluate("stepscope.moment().live")
+    send(page, "From here", max_tokens=3)
+    wait_for(page, "stepscope.moment().live")
+
+
 def test_jumping_goes_from_one_event_of_a_kind_to_the_next(page: Page, served: Served) -> None:
     burst(page)
     settle(page)

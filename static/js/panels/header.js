@@ -52,7 +52,7 @@ function showStatus(parts, view) {
     write(parts.device, "");
   }
   const paused = engine?.state?.gate.state === "paused";
-  show(parts.gated, byHand(engine?.state));
+  show(parts.gated, gatedNow(view));
   show(parts.simulated, Boolean(view.hello?.simulated));
   show(parts.pause, !paused);
   show(parts.run, paused);
@@ -62,9 +62,16 @@ function showStatus(parts, view) {
   showLive(parts.live, view);
 }
 
+/** Whether a hand was on the gate at the moment shown: of a step that was chosen, whether it was held itself. @param {Pick<View, "store" | "engine" | "state" | "history" | "column">} view */
+export function gatedNow({ store, engine, state, history, column }) {
+  if (!store.held) return byHand(engine?.state);
+  return history?.steps.get(column)?.gated ?? byHand(state);
+}
+
 /** The board's figures are those of the moment shown: when that is held, it says which. @param {HTMLElement[]} labels @param {View} view */
-function showLabels(labels, { hello, engine, store, history, column }) {
-  const kind = { simulated: Boolean(hello?.simulated), gated: byHand(engine?.state) };
+function showLabels(labels, view) {
+  const { hello, store, history, column } = view;
+  const kind = { simulated: Boolean(hello?.simulated), gated: gatedNow(view) };
   for (const label of labels) {
     const held = store.held && history && label.hasAttribute("data-moment");
     write(label, held ? `step ${count(stepNumber(history, column))}` : labelWord(label.dataset.label ?? "", kind));
@@ -101,6 +108,7 @@ function showFigures(parts, { engine, state, store, history, column, until }) {
   write(parts["running-of"], state ? `of ${count(state.config.max_num_seqs)} slots` : "slots");
   write(parts.waiting, count(state?.queues.waiting.length));
   const use = state && poolUse(state);
+  write(parts.where, history && state ? `step ${count(stepNumber(history, column))}` : "");
   write(parts.kv, percent(use?.usage));
   write(parts["kv-of"], use ? `${count(use.referenced)}/${count(use.total)} blocks` : "of blocks");
   showMedian(parts, "ttft", history, until);

@@ -41,7 +41,10 @@ export function mountPrompts(page) {
     const { ctx } = /** @type {CustomEvent} */ (event).detail;
     if (ctx.sourceElement !== form && ctx.target !== list) return;
     const [newest] = adopt(list, cards, texts, forget);
-    if (ctx.response?.status < 400) sent(form);
+    if (ctx.response?.status < 400) {
+      sent(form);
+      page.goLive(); // whoever sends wants to see it run; what others send moves nobody's view
+    }
     if (newest) reveal.follow(newest);
     page.loop.invalidate();
   });
