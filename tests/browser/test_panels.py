@@ -230,7 +230,7 @@ def test_the_badge_is_of_the_step_shown_and_else_of_the_gate(page: Page) -> None
       const history = { steps: new Map([[1, { gated: false }], [2, { gated: true }]]) };
       const view = { engine: { state: paused }, state: paused, history, store: { held: {} } };
       const live = { ...view, store: { held: null } };
-      return [{ ...view, column: 1 }, { ...view, column: 2 }, { ...view, column: 3 }, { ...live, column: 1 }].map(m.gatedNow);
+      return [...[1, 2, 3].map((column) => ({ ...view, column })), { ...live, column: 1 }].map(m.gatedNow);
     })"""
     assert page.evaluate(script) == [False, True, True, True]
 
