@@ -18,6 +18,8 @@ export function mountEngines(page) {
   const compare = byId("compare-open", HTMLAnchorElement);
   picker.addEventListener("change", () => page.showEngine(picker.value));
   form.addEventListener("submit", (event) => event.preventDefault());
+  // What is sent goes to the engine that is on show then, whether it was drawn yet or not.
+  target.form?.addEventListener("submit", () => draw(page.view()), { capture: true });
 
   /** @param {View} view */
   function draw({ store }) {
