@@ -73,7 +73,7 @@ const PANELS = {
 
 /**
  * @param {Page} page
- * @returns {{load: (id: string) => Promise<void>, pending: () => string[]}} `pending`: those that are about to be mounted
+ * @returns {{load: (id: string) => Promise<void>, engines: () => Promise<void>, pending: () => string[]}} `pending`: those that are about to be mounted
  */
 export function mountLater(page) {
   const sections = new Map(Object.keys(PANELS).map((id) => [id, byId(`panel-${id}`)]));
@@ -110,7 +110,14 @@ export function mountLater(page) {
     for (const id of sections.keys()) pending.add(id);
     requestAnimationFrame(() => setTimeout(() => sections.forEach((_, id) => load(id))));
   }
-  return { load, pending: () => [...pending] };
+  let picker = /** @type {Promise<void> | null} */ (null);
+  /** The picker of engines, once there is something to pick. */
+  async function mountPicker() {
+    const { mountEngines } = await import("./panels/engines.js");
+    mountEngines(page);
+    page.loop.invalidateNow();
+  }
+  return { load, engines: () => (picker ??= mountPicker()), pending: () => [...pending] };
 }
 
 /** Call once for each section, when it comes near the window. @param {Map<string, HTMLElement>} sections @param {(id: string) => void} load */

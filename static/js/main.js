@@ -21,7 +21,6 @@ import { readPalette } from "./palette.js";
 import { createQuiet, watchQuiet } from "./quiet.js";
 import { mountPermalink } from "./permalink.js";
 import { mountBanner } from "./panels/banner.js";
-import { mountEngines } from "./panels/engines.js";
 import { mountHeader } from "./panels/header.js";
 import { mountPrompts } from "./panels/prompts.js";
 import { mountQueue } from "./panels/queue.js";
@@ -89,7 +88,7 @@ function view() {
 
 /** Why a panel has no data yet. @param {Engine | null} engine */
 function whyNothing(engine) {
-  if (!engine && store.chosen !== null) return `No data: engine ${store.chosen}, which was chosen, is not connected.`;
+  if (!engine && store.chosen !== null) return `No data: engine ${store.chosen} is not connected.`;
   if (!engine) return "No data: no engine has connected yet.";
   if (engine.about.status === "loading") return "No data yet: the engine is loading its model.";
   if (engine.about.status === "gone") return "No data: the engine was gone before it said anything.";
@@ -120,7 +119,6 @@ const page = {
 const travel = createTravel({ store, selection, axis, loop, plot: slotsPlot });
 
 mountHeader(page);
-mountEngines(page);
 const scrubber = mountScrubber({ ...page, travel });
 mountBanner(page);
 const prompts = mountPrompts(page);
@@ -242,6 +240,7 @@ connect({
     if (store.hub !== null && frame.hub !== store.hub) startAnew("The server was started anew; what the old one said is gone.");
     const before = { epoch: store.engine?.epoch ?? null, resets: store.engine?.history.resets };
     const follows = store.apply(frame);
+    if (store.engines.size > 1 || store.chosen !== null) later.engines();
     const { engine } = store;
     watch.take(frame, engine);
     quiet.take(frame, engine);
