@@ -88,8 +88,7 @@ function view() {
 
 /** Why a panel has no data yet. @param {Engine | null} engine */
 function whyNothing(engine) {
-  if (!engine && store.chosen !== null) return `No data: engine ${store.chosen} is not connected.`;
-  if (!engine) return "No data: no engine has connected yet.";
+  if (!engine) return `No data: ${store.chosen === null ? "no engine has connected yet" : `engine ${store.chosen} is not connected`}.`;
   if (engine.about.status === "loading") return "No data yet: the engine is loading its model.";
   if (engine.about.status === "gone") return "No data: the engine was gone before it said anything.";
   return "No data yet: waiting for the engine's first words.";

@@ -45,8 +45,7 @@ function sentence({ store, engine }) {
   if (store.connection === "stale") {
     return { tone: "fault", title: "Connection lost.", text: "What you see is from before. Trying again; your drafts are safe." };
   }
-  if (!engine && store.chosen === null) return null;
-  if (!engine) return { tone: "note", title: `Engine ${store.chosen} is not connected.`, text: "It is shown once it is." };
+  if (!engine) return store.chosen === null ? null : { tone: "note", title: `Engine ${store.chosen} is not connected.`, text: "" };
   const { status, reason, detail, load, restartable } = engine.about;
   if (status === "gone") {
     return { tone: "fault", title: "The engine is gone.", text: [reason, detail].filter(Boolean).join(" "), restart: restartable !== false };

@@ -52,7 +52,7 @@ export function createGhost() {
     empty(view) {
       if (!view.state) return view.why;
       if (pairOf(view)) return null;
-      return busy ? "Simulating…" : "Nothing yet: choose a mode, and the last run is simulated under it.";
+      return busy ? "Simulating…" : "Nothing yet: choose a mode, and what it would make of the last run is simulated.";
     },
     draw(g, size, view) {
       const known = pairOf(view);
