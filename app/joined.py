@@ -3,7 +3,7 @@
 Contract. `/joined/main.js` does what `static/js/main.js` does, with all that it imports: each module is a function that
 is called once, when it is first needed, and returns its exports. A module that is imported dynamically, by a literal
 path, is a file of its own beside it, with what only it needs. `/joined/page.css` is `static/css/page.css` with the
-files that it imports. Comments are left out. Nothing is built beforehand: the files under `static/` are what is
+files that it imports. Comments and indentation are left out. Nothing is built beforehand: the files under `static/` are what is
 written, read and tested, and are joined anew when one of them has changed.
 
 It relies on the house's rules for scripts, which tests/test_house.py holds: imports and exports by name, each on a line
@@ -29,7 +29,7 @@ EXPORT = re.compile(r"^export ((?:async )?(?:function\*?|const|class) (\w+))", r
 LATER = re.compile(r'\bawait import\("([^"]+)"\)')
 _SHEET_IMPORT = re.compile(r'^@import "([^"]+)";\n', re.MULTILINE)
 _COMMENT = re.compile(r"^[ \t]*(?:/\*(?:(?!\*/).)*\*/|//[^\n]*)[ \t]*\n", re.MULTILINE | re.DOTALL)
-_BLANK = re.compile(r"\n\n+")
+_BLANK = re.compile(r"\n\s*")  # empty lines, and indentation
 
 _LOADER = """\
 const makers = new Map();
@@ -97,7 +97,7 @@ def join_sheet(folder: Path) -> str:
 
 
 def _bare(path: Path) -> str:
-    """A file without the comments that take whole lines."""
+    """A file without the comments that take whole lines, and without indentation."""
     return _BLANK.sub("\n", _COMMENT.sub("", path.read_text(encoding="utf-8"))).lstrip()
 
 
