@@ -254,6 +254,7 @@ connect({
   },
   took: loop.charge,
   phase(phase) {
+    if (store.connection === phase) return; // said with every message
     store.connection = phase;
     loop.invalidateNow();
   },
