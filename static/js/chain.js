@@ -29,8 +29,10 @@ export function learnPrompt(chain, hashes) {
 export function learnStep(chain, { rows }, { requests, blocks }) {
   const size = blocks.block_size;
   for (const row of rows) {
+    const first = Math.floor((row.computed - row.scheduled) / size);
+    if ((first + 1) * size > row.computed) continue; // as with most rows: no block was filled
     const table = requests[row.request].block_table;
-    for (let i = Math.floor((row.computed - row.scheduled) / size); (i + 1) * size <= row.computed; i += 1) learn(chain, blocks.hashes, table, i);
+    for (let i = first; (i + 1) * size <= row.computed; i += 1) learn(chain, blocks.hashes, table, i);
   }
   bound(chain);
 }

@@ -16,6 +16,7 @@ import { gapsBetween } from "./itl.js";
 
 /** Columns that are kept at most. */
 const KEPT = 2048;
+const AT_ONCE = 64;
 
 export function createGapWindow() {
   let steps = /** @type {History["steps"] | null} */ (null);
@@ -29,8 +30,6 @@ export function createGapWindow() {
       known.clear();
       steps = history.steps;
     }
-    const oldest = Math.min(from, before);
-    before = from;
     let first = to + 1;
     for (let column = from; column <= to && first > to; column += 1) if (isNew(history, column)) first = column;
     if (first > to) return;
@@ -40,7 +39,17 @@ export function createGapWindow() {
       if (step) known.set(column, { step, gaps: [], tally: null });
     }
     for (const gap of gapsBetween(history, first, to)) known.get(gap.column)?.gaps.push(gap);
-    for (const column of known.keys()) if (column < oldest || known.size > KEPT) known.delete(column);
+    for (const column of known.keys()) {
+      if (known.size <= KEPT) break;
+      known.delete(column);
+    }
+  }
+
+  /** Let go of what lies before this range and the one before it. @param {number} from */
+  function forget(from) {
+    const oldest = Math.min(from, before);
+    before = from;
+    for (const column of known.keys()) if (column < oldest) known.delete(column);
   }
 
   /** @param {History} history @param {number} column */
@@ -50,12 +59,22 @@ export function createGapWindow() {
 
   return {
     /**
+     * Work out the newest ones now: a few at a time, so that nobody has to wait for many.
+     * @param {History} history @param {number} to last column
+     */
+    follow(history, to) {
+      let from = to + 1;
+      while (from > to - AT_ONCE && history.steps.has(from - 1) && isNew(history, from - 1)) from -= 1;
+      if (from <= to) learn(history, from, to);
+    },
+    /**
      * By step, newest first: its column and its gaps.
      * @param {History} history @param {number} from first column @param {number} to last column
      * @returns {Generator<Gap[]>}
      */
     *bySteps(history, from, to) {
       learn(history, Math.max(0, Math.floor(from)), Math.floor(to));
+      forget(from);
       for (let column = Math.floor(to); column >= from; column -= 1) {
         const found = known.get(column);
         if (found) yield found.gaps;
@@ -67,6 +86,7 @@ export function createGapWindow() {
      */
     tally(history, from, to) {
       learn(history, Math.max(0, from), to);
+      forget(from);
       /** @type {Map<number, number>} */
       const all = new Map();
       for (let column = Math.max(0, from); column <= to; column += 1) {

@@ -2,8 +2,8 @@
  * The one render loop: panels are drawn at most once per animation frame, only when something changed, and only
  * those on the screen. Slow work (table twins, figures) is due at most twice a second whatever the frames do.
  *
- * A frame does as much as fits a few milliseconds, at least one panel, and leaves the rest to the next ones; who waited
- * longest comes first. What a person did shows everywhere in the next frame. With reduced motion: discrete frames,
+ * A frame does as much as fits a few milliseconds, and leaves the rest to the next ones; who waited longest comes
+ * first, and no two frames in a row do nothing. What a person did shows everywhere in the next frame. With reduced motion: discrete frames,
  * whole ones, twice a second.
  *
  * @import {View} from "./types.js"
@@ -32,8 +32,12 @@ export function createLoop(view) {
   let drawnAt = -Infinity;
   let slowAt = -Infinity;
   let slowTimer = 0;
-  /** What drawing costs, in ms; `panels` is a running mean per panel. */
-  const cost = { frames: 0, lastMs: 0, worstMs: 0, panels: /** @type {Object<string, number>} */ ({}) };
+  let refreshedAt = -Infinity;
+  let skipped = false; // the last frame
+  /** What it takes, in ms: a running mean per panel. @type {{draw: Object<string, number>, refresh: Object<string, number>}} */
+  const usual = { draw: {}, refresh: {} };
+  /** What drawing costs, in ms. */
+  const cost = { frames: 0, lastMs: 0, worstMs: 0, panels: usual.draw, refresh: usual.refresh };
 
   function ask() {
     if (asked || (!due.draw.size && !due.refresh.size)) return;
@@ -45,29 +49,45 @@ export function createLoop(view) {
 
   function frame() {
     const start = performance.now();
-    const until = whole || calm.matches ? Infinity : start + BUDGET_MS - charged;
-    whole = false;
+    const inTurn = !whole && !calm.matches;
+    const until = inTurn ? start + BUDGET_MS - charged : Infinity;
     charged = 0;
-    drawnAt = start;
-    const now = view();
-    work("draw", now, until);
-    cost.frames += 1;
-    cost.lastMs = performance.now() - start;
-    if (cost.frames > 10) cost.worstMs = Math.max(cost.worstMs, cost.lastMs);
-    askSlow();
-    work("refresh", now, until);
+    // Nothing at all after a costly message, but never twice in a row.
+    skipped = inTurn && until <= start && !skipped;
+    if (!skipped) {
+      whole = false;
+      drawnAt = start;
+      const now = view();
+      const drawn = work("draw", now, until, true);
+      cost.frames += 1;
+      cost.lastMs = performance.now() - start;
+      if (cost.frames > 10) cost.worstMs = Math.max(cost.worstMs, cost.lastMs);
+      askSlow();
+      work("refresh", now, until, drawn === 0 || start - refreshedAt > SLOW_MS);
+    }
     asked = false;
     ask();
   }
 
-  /** @param {"draw" | "refresh"} name @param {View} now @param {number} until at least one is done, others while there is time */
-  function work(name, now, until) {
+  /**
+   * Do what is due, while there is time for what it usually takes.
+   * @param {"draw" | "refresh"} name @param {View} now @param {number} until @param {boolean} atLeastOne
+   * @returns {number} how many were done
+   */
+  function work(name, now, until, atLeastOne) {
+    let done = 0;
     for (const panel of due[name]) {
+      if (name === "draw" && !panel.visible) {
+        due.draw.delete(panel);
+        continue;
+      }
+      if (!(atLeastOne && done === 0) && performance.now() + (usual[name][panel.id] ?? 0) > until) break;
       due[name].delete(panel);
-      if (name === "draw" && !panel.visible) continue;
       guarded(panel, name, now);
-      if (performance.now() >= until) return;
+      done += 1;
     }
+    if (name === "refresh" && done > 0) refreshedAt = performance.now();
+    return done;
   }
 
   /** Have the slow half done now if its time has come, else once it has. */
@@ -93,7 +113,7 @@ export function createLoop(view) {
     } catch (error) {
       console.error(`panel ${panel.id} could not ${name}`, error);
     }
-    if (name === "draw") cost.panels[panel.id] = 0.95 * (cost.panels[panel.id] ?? 0) + 0.05 * (performance.now() - start);
+    usual[name][panel.id] = 0.95 * (usual[name][panel.id] ?? 0) + 0.05 * (performance.now() - start);
   }
 
   return {

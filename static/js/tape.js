@@ -176,7 +176,7 @@ function extend(segment, event) {
   segment.end = event.seq;
   if (IDLE.has(event.kind)) return;
   segment.events.push(event);
-  segment.bytes += event.kind === "step" ? weighStep(event) : weigh(event);
+  segment.bytes += weigh(event);
   if (event.kind !== "step") return;
   segment.to = segment.base + event.step;
   segment.steps += 1;
@@ -188,14 +188,18 @@ function extend(segment, event) {
 export function weigh(value) {
   if (typeof value === "string") return 24 + value.length;
   if (value === null || typeof value !== "object") return 8;
+  if (Array.isArray(value)) return weighList(value);
   let sum = 32;
   for (const name in value) sum += weigh(value[name]);
   return sum;
 }
 
-/** Of a step: its rows are many and all alike. @param {StepEvent} step */
-function weighStep({ rows, ...rest }) {
-  return weigh(rest) + (rows.length ? rows.length * (8 + weigh(rows[0])) : 0);
+/** Lists are of one kind each, and those of a step are long: rows that are all alike, ids, numbers. @param {any[]} list */
+function weighList(list) {
+  if (typeof list[0] === "number") return 32 + 8 * list.length;
+  const alike = list.length > 0 && "scheduled" in Object(list[0]);
+  if (alike) return 32 + list.length * (8 + weigh(list[0]));
+  return list.reduce((sum, each) => sum + weigh(each), 32);
 }
 
 /** Of a keyframe: a word for each of its two lists of blocks (hashes are shared with events), and what is live. @param {State} state */

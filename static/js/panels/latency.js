@@ -80,7 +80,10 @@ export function mountLatency(page) {
     gutter: GUTTER,
     detail: (node, view) => view.history && writeAll(node, kind, view, lens, settings.view),
     empty: (view) => shown().empty(view),
-    draw: (g, size, view) => shown().draw(g, size, view),
+    draw(g, size, view) {
+      if (view.history) lens.gaps.follow(view.history, view.column);
+      shown().draw(g, size, view);
+    },
     hit: (x, y, view, size) => shown().hit(x, y, view, size),
     hint: (hit, view) => shown().hint(hit, view),
     summary: (view) => shown().summary(view),
