@@ -3,6 +3,8 @@
  * Backoff is exponential with jitter and a cap, and starts over once a frame has arrived.
  */
 
+import { createInbox } from "./inbox.js";
+
 const FIRST_DELAY_MS = 250;
 const MAX_DELAY_MS = 8000;
 /** The hub says something every 5 s, whatever its engines do; after this long in silence the line is taken for dead. */
@@ -19,6 +21,7 @@ export function connect(on) {
   let failures = 0;
   let last = /** @type {{hub: string, n: number} | null} */ (null);
   let heard = performance.now();
+  const inbox = createInbox(take);
 
   const send = (/** @type {Object<string, any>} */ message) => socket?.readyState === WebSocket.OPEN && socket.send(JSON.stringify(message));
 
@@ -32,17 +35,21 @@ export function connect(on) {
       if (document.hidden) send({ visible: false });
     });
     mine.addEventListener("message", ({ data }) => {
-      if (mine !== socket) return;
-      const start = performance.now();
-      receive(JSON.parse(data));
-      on.took(performance.now() - start);
+      heard = performance.now();
+      if (mine === socket) inbox.put(data);
     });
     mine.addEventListener("close", () => mine === socket && retry());
   }
 
+  /** @param {string} data */
+  function take(data) {
+    const start = performance.now();
+    receive(JSON.parse(data));
+    on.took(performance.now() - start);
+  }
+
   /** @param {any} message */
   function receive(message) {
-    heard = performance.now();
     if (message.text) {
       on.text(message.text);
       return;
@@ -67,6 +74,7 @@ export function connect(on) {
   function drop() {
     const old = socket;
     socket = null;
+    inbox.clear();
     old?.close();
     retry();
   }

@@ -1,0 +1,46 @@
+/**
+ * Messages as they come, but not more of them in one animation frame than leave it time to draw: what comes in a bunch
+ * is taken over a few frames, in order. Who falls behind, or is not looked at, takes all at once.
+ */
+
+/** What messages may take of a frame; one that takes more is the only one. */
+const BUDGET_MS = 2;
+/** So many may wait. */
+const MOST = 3;
+
+/**
+ * @template Message
+ * @param {(message: Message) => void} take
+ */
+export function createInbox(take) {
+  /** @type {Message[]} oldest first */
+  let waiting = [];
+  let spent = 0; // in this animation frame
+  let asked = false;
+
+  function work() {
+    while (waiting.length && (spent < BUDGET_MS || waiting.length > MOST || document.hidden)) {
+      const start = performance.now();
+      take(/** @type {Message} */ (waiting.shift()));
+      spent += performance.now() - start;
+    }
+    if (asked) return;
+    asked = true;
+    requestAnimationFrame(() => {
+      asked = false;
+      spent = 0;
+      if (waiting.length) work();
+    });
+  }
+
+  return {
+    /** @param {Message} message */
+    put(message) {
+      waiting.push(message);
+      work();
+    },
+    clear() {
+      waiting = [];
+    },
+  };
+}
