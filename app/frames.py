@@ -74,6 +74,19 @@ def frame_payload(
     return f'{head},"events":[{",".join(events)}]}}'
 
 
+def portions(events: list[str], most: int) -> list[list[str]]:
+    """Split in order into runs of at most so many characters, or of one event; at least one run, be it empty."""
+    runs: list[list[str]] = [[]]
+    size = 0
+    for event in events:
+        if runs[-1] and size + len(event) > most:
+            runs.append([])
+            size = 0
+        runs[-1].append(event)
+        size += len(event) + 1  # and a comma
+    return runs
+
+
 class FrameRing:
     """The most recent frames, in order and without a hole."""
 

@@ -1,9 +1,8 @@
 """The hub: engines on one side, viewers on the other, and what it remembers between them.
 
 Everything runs on one event loop, so each method sees and leaves whole states. Events are folded, recorded and
-handed to HTTP streams the moment they come; viewers get them bundled into frames by one clock, at most
-FRAMES_PER_S a second. Keyframes are made only right after a frame was closed, so that a viewer never folds an
-event twice.
+handed to HTTP streams the moment they come; viewers get them bundled into frames by one clock that ticks FRAMES_PER_S
+times a second. Keyframes are made only right after a frame was closed, so that a viewer never folds an event twice.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from app.frames import Frame, FrameRing, frame_payload, text_entry, text_message
-from app.ledger import Entry, Ledger
+from app.frames import Frame, FrameRing, frame_payload, portions, text_entry, text_message
+from app.ledger import Entry, Ledger, TextDelta
 from app.questions import EngineAway as EngineAway
 from app.questions import Questions
 from app.record import EngineRecord, Status
@@ -26,6 +25,7 @@ from app.settings import Settings, ShareText
 from app.wire import Json, WireError, encode, read_event
 
 FRAMES_PER_S = 30
+FRAME_BYTES = 64 * 2**10  # of events; one that alone is larger has a frame to itself
 CHECK_S = 0.25  # how often the engines' statuses are looked at when nothing happens
 HEARTBEAT_S = 5.0  # an empty frame after this long without one: proxies drop idle sockets, and pages notice a dead line
 REPLY_TIMEOUT_S = 5.0
@@ -286,16 +286,10 @@ class Hub:
         changed = summaries != self._told
         deltas = self.ledger.drain_deltas()
         if self._pending or changed or deltas or now - self._framed_at > HEARTBEAT_S:
-            self.n += 1
             watching = self.watching()  # whoever comes or goes makes no frame: it is told with the next one
-            payload = frame_payload(
-                self.id,
-                self.n,
-                self._pending,
-                engines=summaries if changed else None,
-                viewers=watching if watching != self._told_viewers else None,
+            self._make_frames(
+                deltas, summaries if changed else None, watching if watching != self._told_viewers else None
             )
-            self.frames.append(Frame(self.id, self.n, payload, deltas))
             self._pending, self._told, self._told_viewers, self._framed_at = [], summaries, watching, now
         waiting = [viewer for viewer in self.viewers if viewer.needs_key]
         if waiting:
@@ -304,6 +298,18 @@ class Hub:
                 viewer.take_key(self.n, key)
         for viewer in self.viewers:
             viewer.wake()
+
+    def _make_frames(self, deltas: list[TextDelta], engines: list[Json] | None, viewers: Json | None) -> None:
+        """One frame of what is pending, or several of a size that a page folds between two pictures."""
+        *earlier, last = portions(self._pending, FRAME_BYTES)
+        for events in earlier:
+            self._append_frame(frame_payload(self.id, self.n + 1, events, engines=None, viewers=None), deltas)
+            deltas = []  # with the first: a request's last text comes before its end
+        self._append_frame(frame_payload(self.id, self.n + 1, last, engines=engines, viewers=viewers), deltas)
+
+    def _append_frame(self, payload: str, deltas: list[TextDelta]) -> None:
+        self.n += 1
+        self.frames.append(Frame(self.id, self.n, payload, deltas))
 
     def _keyframe(self, summaries: list[Json]) -> str:
         events: list[str] = []

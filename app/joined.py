@@ -3,8 +3,8 @@
 Contract. `/joined/main.js` does what `static/js/main.js` does, with all that it imports: each module is a function that
 is called once, when it is first needed, and returns its exports. A module that is imported dynamically, by a literal
 path, is a file of its own beside it, with what only it needs. `/joined/page.css` is `static/css/page.css` with the
-files that it imports. Comments and indentation are left out. Nothing is built beforehand: the files under `static/` are what is
-written, read and tested, and are joined anew when one of them has changed.
+files that it imports. Comments and indentation are left out. Nothing is built beforehand: the files under `static/` are
+what is written, read and tested, and are joined anew when one of them has changed.
 
 It relies on the house's rules for scripts, which tests/test_house.py holds: imports and exports by name, each on a line
 of its own, no cycles; a comment over several lines begins its line; no template goes over several lines.

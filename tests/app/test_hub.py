@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.hub import HEARTBEAT_S, EngineAway, Hub
+from app.hub import FRAME_BYTES, HEARTBEAT_S, EngineAway, Hub
 from app.ledger import Entry
 from app.record import SILENT_AFTER_S, Status
 from app.settings import Settings
@@ -52,6 +52,20 @@ def test_a_frame_holds_what_came_since_the_last_one_in_order(hub: Hub, engine: L
     engine.arrived("R1")
     engine.beat()
     assert kinds(hub) == ["request", "beat"]
+
+
+def test_much_at_once_is_told_in_frames_of_bounded_size_and_in_order(hub: Hub, engine: LocalEngine) -> None:
+    frame(hub)
+    first = hub.n + 1
+    for _ in range(2500):
+        engine.beat()
+    hub._tick(time.monotonic())
+    sent = [hub.frames.get(n) for n in range(first, hub.n + 1)]
+    payloads = [each.payload for each in sent if each is not None]
+    assert len(payloads) == hub.n + 1 - first >= 2
+    assert all(len(payload) < FRAME_BYTES + 500 for payload in payloads)
+    seqs = [event["seq"] for payload in payloads for event in json.loads(payload)["events"]]
+    assert seqs == list(range(seqs[0], seqs[0] + 2500))
 
 
 def test_a_frame_tells_the_engines_only_when_something_about_them_changed(hub: Hub, engine: LocalEngine) -> None:

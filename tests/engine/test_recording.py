@@ -44,7 +44,8 @@ def test_a_recording_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"hello\nworld\n", gzip.compress(b'{"kind":"step"}\n', mtime=0), b"[1]\n[2]\n", b"[" * 200_000 + b"\n"]
+    "content",
+    [b"", b"hello\nworld\n", gzip.compress(b'{"kind":"step"}\n', mtime=0), b"[1]\n[2]\n", b"[" * 200_000 + b"\n"],
 )
 def test_what_is_no_recording_is_refused_by_name(tmp_path, content):
     file = tmp_path / "r.jsonl"

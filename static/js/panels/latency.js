@@ -15,7 +15,6 @@ import { fillOptions, showWrong } from "../fields.js";
 import { count, milliseconds, NONE, percent, plural } from "../format.js";
 import { mountPanel } from "../frame.js";
 import { createGapWindow } from "../gap_window.js";
-import { finishedUntil } from "../history.js";
 import { keepSettings, readSettings, targetOf } from "../latency_settings.js";
 import { WINDOW, windowOf } from "../latency_window.js";
 import { ENOUGH, percentile, percentilesOf, samplesOf } from "../metrics.js";
@@ -150,7 +149,7 @@ export function windowWords(shown, kind) {
 
 /** The classes of the window; the chosen one is offered even when none of it is left. @param {HTMLSelectElement} select @param {KnownView} view @param {string} kind */
 function offerClasses(select, { history, until }, kind) {
-  const found = classesOf(finishedUntil(history, until).slice(-WINDOW));
+  const found = classesOf(windowOf(history, until));
   if (kind && !found.some(({ name }) => name === kind)) found.push({ name: kind, n: 0 });
   fillOptions(select, found.map(({ name, n }) => ({ value: name, text: `${name} (${count(n)})` })));
 }
