@@ -181,6 +181,7 @@ function backToLive() {
 function showEngine(id) {
   if (id !== store.name) leave();
   store.choose(id);
+  quiet.restart();
   if (store.engine) travel.meet(store.engine);
   loop.invalidateNow();
 }

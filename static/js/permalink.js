@@ -120,7 +120,6 @@ export function mountPermalink({ loop, selection, axis, compare, travel, view, s
   loop.add({
     id: "permalink",
     visible: true,
-    draw() {},
     refresh(now) {
       const place = wanted;
       if (place && place.engine !== now.store.name && (place.epoch === null || now.store.engines.has(place.engine))) {

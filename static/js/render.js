@@ -9,7 +9,7 @@
  * @import {View} from "./types.js"
  *
  * @typedef {ReturnType<typeof createLoop>} Loop
- * @typedef {{id: string, visible: boolean, draw: (view: View) => void, refresh?: (view: View) => void}} Panel
+ * @typedef {{id: string, visible: boolean, draw?: (view: View) => void, refresh?: (view: View) => void}} Panel
  */
 
 const CALM_MS = 500;
@@ -32,7 +32,6 @@ export function createLoop(view) {
   let drawnAt = -Infinity;
   let slowAt = -Infinity;
   let slowTimer = 0;
-  let refreshedAt = -Infinity;
   let skipped = false; // the last frame
   /** What it takes, in ms: a running mean per panel. @type {{draw: Object<string, number>, refresh: Object<string, number>}} */
   const usual = { draw: {}, refresh: {} };
@@ -51,26 +50,31 @@ export function createLoop(view) {
     const start = performance.now();
     const inTurn = !whole && !calm.matches;
     const until = inTurn ? start + BUDGET_MS - charged : Infinity;
+    asked = false;
     charged = 0;
     // Nothing at all after a costly message, but never twice in a row.
     skipped = inTurn && until <= start && !skipped;
-    if (!skipped) {
-      whole = false;
-      drawnAt = start;
-      const now = view();
-      const drawn = work("draw", now, until, true);
+    if (!skipped) draw(start, until);
+    ask();
+  }
+
+  /** @param {number} start @param {number} until */
+  function draw(start, until) {
+    whole = false;
+    drawnAt = start;
+    const now = view();
+    const drawn = work("draw", now, until, true);
+    if (drawn > 0) {
       cost.frames += 1;
       cost.lastMs = performance.now() - start;
       if (cost.frames > 10) cost.worstMs = Math.max(cost.worstMs, cost.lastMs);
       askSlow();
-      work("refresh", now, until, drawn === 0 || start - refreshedAt > SLOW_MS);
     }
-    asked = false;
-    ask();
+    work("refresh", now, until, drawn === 0 || start - slowAt > SLOW_MS / 2);
   }
 
   /**
-   * Do what is due, while there is time for what it usually takes.
+   * Do what is due, while there is time for what it usually takes; what does not fit waits, and another may.
    * @param {"draw" | "refresh"} name @param {View} now @param {number} until @param {boolean} atLeastOne
    * @returns {number} how many were done
    */
@@ -81,12 +85,11 @@ export function createLoop(view) {
         due.draw.delete(panel);
         continue;
       }
-      if (!(atLeastOne && done === 0) && performance.now() + (usual[name][panel.id] ?? 0) > until) break;
+      if (!(atLeastOne && done === 0) && performance.now() + (usual[name][panel.id] ?? 0) > until) continue;
       due[name].delete(panel);
       guarded(panel, name, now);
       done += 1;
     }
-    if (name === "refresh" && done > 0) refreshedAt = performance.now();
     return done;
   }
 
@@ -132,8 +135,13 @@ export function createLoop(view) {
     },
     /** Something changed. */
     invalidate() {
-      for (const panel of panels) due.draw.add(panel);
+      for (const panel of panels) if (panel.draw) due.draw.add(panel);
       ask();
+    },
+    /** The pictures at once and together, as under a hand that drags them. */
+    redraw() {
+      whole = true;
+      this.invalidate();
     },
     /** A person did something: pictures, figures and tables follow at once. */
     invalidateNow() {

@@ -38,7 +38,11 @@ export function connect(on) {
       heard = performance.now();
       if (mine === socket) inbox.put(data);
     });
-    mine.addEventListener("close", () => mine === socket && retry());
+    mine.addEventListener("close", () => {
+      if (mine !== socket) return;
+      inbox.clear(); // what waits comes again on resuming
+      retry();
+    });
   }
 
   /** @param {string} data */

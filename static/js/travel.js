@@ -114,7 +114,7 @@ export function createTravel({ store, selection, axis, loop, plot }) {
       const within = Math.min(Math.max(held.column, from + 1), to);
       const column = within === held.column ? null : knownStep(engine.history, within, within < held.column ? -1 : 1);
       if (column !== null && !store.visit(column)) askFor(column, false);
-      loop.invalidate();
+      loop.redraw();
     },
     /** An engine is on show: what it said before that, or in a gap since, is asked of the server once. @param {Engine} engine */
     meet(engine) {

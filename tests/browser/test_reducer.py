@@ -185,7 +185,7 @@ SILENT_LINE = """async (seconds) => {
     document.dispatchEvent(new Event("visibilitychange"));
   };
   try {
-    connect({ frame: () => true, text() {}, phase() {} });
+    connect({ frame: () => true, text() {}, took() {}, phase() {} });
     message({ data: JSON.stringify({ hub: "h", n: 1, events: [] }) });
     if (seconds.hidden) show(true);
     now += 1000 * (seconds.hidden ?? seconds.heard);
@@ -250,9 +250,10 @@ def test_a_curl_command_carries_the_sampling_of_its_request(page: Page) -> None:
     script = """(() => {
       const card = document.querySelector("#answers [data-request]");
       const engine = { state: structuredClone(stepscope.state()) };
+      const store = { engine, engines: new Map([["main", engine]]), having: () => engine };
       const given = { ignore_eos: true, stop_token_ids: [7] };
       Object.assign(engine.state.requests[card.dataset.request].sampling, given);
-      return m.curlCommand(card, document.getElementById("prompt-form"), { get: () => "" }, engine);
+      return m.curlCommand(card, document.getElementById("prompt-form"), { get: () => "" }, store);
     })()"""
     body = json.loads(shlex.split(call(page, "curl", script))[-1])
     assert body["messages"] == [{"role": "user", "content": "It's me"}]

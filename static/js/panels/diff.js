@@ -27,7 +27,6 @@ export function mountDiff(page) {
   page.loop.add({
     id: "diff",
     visible: true,
-    draw() {},
     refresh(view) {
       const { a } = page.compare;
       if (a !== told) root.open = a !== null;

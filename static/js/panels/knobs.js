@@ -124,7 +124,6 @@ export function mountKnobs(page) {
   page.loop.add({
     id: "knobs",
     visible: true,
-    draw() {},
     refresh({ engine }) {
       if (!engine?.state) return;
       if (engine.epoch !== epoch) meet(engine);

@@ -23,7 +23,6 @@ export function mountQueue(page) {
   page.loop.add({
     id: "queue",
     visible: true,
-    draw() {},
     refresh(view) {
       const rows = view.state ? rowsOf(/** @type {KnownView} */ (view)) : [];
       empty.textContent = emptyWords(view, rows);
