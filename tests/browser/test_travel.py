@@ -49,7 +49,8 @@ def states_at(events: list[dict[str, Any]], steps: list[int]) -> dict[int, Any]:
 
 def scrub(page: Page, step: int) -> Any:
     """Go to a step on the line; returns the state that the panels show then."""
-    wait_for(page, f"document.querySelector('#travel [name=moment]').min <= {step} && stepscope.moment().step > 0")
+    line = "document.querySelector('#travel [name=moment]')"
+    wait_for(page, f"{line}.min <= {step} && {step} <= {line}.max && stepscope.moment().step > 0")
     page.evaluate(SCRUB, step)
     wait_for(page, f"stepscope.shown().step === {step}")
     frames(page)
