@@ -25,7 +25,7 @@ from app.settings import Settings, ShareText
 from app.wire import Json, WireError, encode, read_event
 
 FRAMES_PER_S = 30
-FRAME_BYTES = 64 * 2**10  # of events; one that alone is larger has a frame to itself
+FRAME_CHARS = 64 * 2**10  # characters of events; one that alone is larger has a frame to itself
 CHECK_S = 0.25  # how often the engines' statuses are looked at when nothing happens
 HEARTBEAT_S = 5.0  # an empty frame after this long without one: proxies drop idle sockets, and pages notice a dead line
 REPLY_TIMEOUT_S = 5.0
@@ -301,7 +301,7 @@ class Hub:
 
     def _make_frames(self, deltas: list[TextDelta], engines: list[Json] | None, viewers: Json | None) -> None:
         """One frame of what is pending, or several of a size that a page folds between two pictures."""
-        *earlier, last = portions(self._pending, FRAME_BYTES)
+        *earlier, last = portions(self._pending, FRAME_CHARS)
         for events in earlier:
             self._append_frame(frame_payload(self.id, self.n + 1, events, engines=None, viewers=None), deltas)
             deltas = []  # with the first: a request's last text comes before its end

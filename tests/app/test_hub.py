@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.hub import FRAME_BYTES, HEARTBEAT_S, EngineAway, Hub
+from app.hub import FRAME_CHARS, HEARTBEAT_S, EngineAway, Hub
 from app.ledger import Entry
 from app.record import SILENT_AFTER_S, Status
 from app.settings import Settings
@@ -63,7 +63,7 @@ def test_much_at_once_is_told_in_frames_of_bounded_size_and_in_order(hub: Hub, e
     sent = [hub.frames.get(n) for n in range(first, hub.n + 1)]
     payloads = [each.payload for each in sent if each is not None]
     assert len(payloads) == hub.n + 1 - first >= 2
-    assert all(len(payload) < FRAME_BYTES + 500 for payload in payloads)
+    assert all(len(payload) < FRAME_CHARS + 500 for payload in payloads)
     seqs = [event["seq"] for payload in payloads for event in json.loads(payload)["events"]]
     assert seqs == list(range(seqs[0], seqs[0] + 2500))
 
