@@ -27,23 +27,23 @@ from app.wire import Json
 PREFIX = "stepscope:"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-_HISTOGRAMS = {
-    "ttft_us": ("time_to_first_token_seconds", "First output token minus arrival, queueing included."),
-    "tpot_us": (
+_HISTOGRAMS = (
+    ("ttft_us", "time_to_first_token_seconds", "First output token minus arrival, queueing included."),
+    (
+        "tpot_us",
         "request_time_per_output_token_seconds",
         "Decode time over output tokens minus one, per request (TPOT).",
     ),
-    "e2e_us": ("e2e_request_latency_seconds", "Last output token, or end, minus arrival."),
-    "queue_us": ("request_queue_time_seconds", "First scheduled minus arrival."),
-    "prefill_us": ("request_prefill_time_seconds", "First output token minus first scheduled."),
-    "decode_us": ("request_decode_time_seconds", "Last output token minus first output token."),
-}
-_OLD_NAMES = {
-    "tpot_us": (
+    ("e2e_us", "e2e_request_latency_seconds", "Last output token, or end, minus arrival."),
+    ("queue_us", "request_queue_time_seconds", "First scheduled minus arrival."),
+    ("prefill_us", "request_prefill_time_seconds", "First output token minus first scheduled."),
+    ("decode_us", "request_decode_time_seconds", "Last output token minus first output token."),
+    (
+        "tpot_us",
         "time_per_output_token_seconds",
         "The same as request_time_per_output_token_seconds, vLLM's name.",
     ),
-}
+)
 _COUNTERS = {
     "output_tokens": ("generation_tokens", "Output tokens accepted."),
     "preemptions": ("num_preemptions", "Preemptions by recompute."),
@@ -90,13 +90,10 @@ class Metrics:
         self._device_us: dict[str, int] = {}  # of engines with a device that has a clock
         self._guesses: dict[str, list[int]] = {}  # drafted, accepted; engines that guess
         self._accepted_us: dict[str, dict[str, int]] = {}  # engine -> request -> when its last delivery was
-        self._old: dict[str, Histogram] = {}
-        self._histograms = {
-            field: Histogram(PREFIX + name, text, ["engine"], buckets=BUCKETS, registry=self.registry)
-            for field, (name, text) in _HISTOGRAMS.items()
-        }
-        for field, (name, text) in _OLD_NAMES.items():
-            self._old[field] = Histogram(PREFIX + name, text, ["engine"], buckets=BUCKETS, registry=self.registry)
+        self._histograms = [
+            (field, Histogram(PREFIX + name, text, ["engine"], buckets=BUCKETS, registry=self.registry))
+            for field, name, text in _HISTOGRAMS
+        ]
         self._itl: dict[str, Tally] = {}
         self.registry.register(self)
         hub.observers.append(self.observe)
@@ -120,7 +117,7 @@ class Metrics:
 
     def _show_series(self, engine: str) -> None:
         """An engine without samples yet has its series all the same, at 0."""
-        for histogram in (*self._histograms.values(), *self._old.values()):
+        for _, histogram in self._histograms:
             histogram.labels(engine)
         self._itl.setdefault(engine, Tally())
 
@@ -131,12 +128,10 @@ class Metrics:
             self._accepted_us.get(engine, {}).pop(event["request"], None)
             if event["timings"]["gated_us"]:
                 return
-            for field, histogram in self._histograms.items():
+            for field, histogram in self._histograms:
                 value = event["timings"][field]
                 if value is not None:
                     histogram.labels(engine).observe(value / 1e6)
-                    if field in self._old:
-                        self._old[field].labels(engine).observe(value / 1e6)
 
     def _observe_step(self, engine: str, event: Json) -> None:
         if not event["gated"]:
