@@ -1,6 +1,7 @@
 """The errors a person may see. Each message names the field, the value, the limit and the remedy.
 
-What it names was somebody's input, or another program's words: `shown` and `brief` keep both short and on one line.
+What it names was somebody's input, or another program's words: `shown` and `brief` keep both short, on one line and
+printable: a terminal takes no orders from them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,17 @@ import reprlib
 MOST_SHOWN = 80  # characters of a value that a message repeats
 MOST_WORDS = 200  # of another program's message, or of a path
 
-_REPR = reprlib.Repr()
+
+class _ShortRepr(reprlib.Repr):
+    def repr_int(self, x: int, level: int) -> str:
+        """Python writes out no integer of more than some thousand digits: of such a one its size is said."""
+        try:
+            return super().repr_int(x, level)
+        except ValueError:
+            return f"an integer of {x.bit_length()} bits"
+
+
+_REPR = _ShortRepr()
 _REPR.maxstring = _REPR.maxlong = _REPR.maxother = MOST_SHOWN
 
 
@@ -22,9 +33,13 @@ def shown(value: object) -> str:
 
 def brief(words: object) -> str:
     """A name, a path or an error's own words, unquoted: in one line, and cut in the middle if they are long."""
-    text = " ".join(str(words).split()).encode("utf-8", "backslashreplace").decode()
+    text = "".join(map(_printable, " ".join(str(words).split())))
     half = (MOST_WORDS - 5) // 2
     return text if len(text) <= MOST_WORDS else f"{text[:half]} ... {text[-half:]}"
+
+
+def _printable(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
 class StepscopeError(Exception):

@@ -18,6 +18,25 @@ def test_a_value_is_shown_in_a_few_characters(value: object):
     shown(value).encode("ascii")
 
 
+def test_of_an_integer_that_python_does_not_write_out_the_size_is_said():
+    assert shown(10**5000) == "an integer of 16610 bits"
+    assert shown([-(10**5000)]) == "[an integer of 16610 bits]"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("\x1b[2Jgone", r"\x1b[2Jgone"),
+        ("\x9b2J\x07", r"\x9b2J\x07"),
+        ("\u202egnp", r"\u202egnp"),
+        ("\ud800", r"\ud800"),
+    ],
+)
+def test_words_give_a_terminal_no_orders(words: str, said: str):
+    assert brief(words) == said
+    assert brief("Größe 模型") == "Größe 模型"
+
+
 def test_a_value_that_is_short_is_shown_whole():
     assert shown("fcfs") == "'fcfs'"
     assert shown(-1) == "-1"
