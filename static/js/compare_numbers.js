@@ -8,6 +8,7 @@
  */
 
 import { count, duration, plural } from "./format.js";
+import { wasHeld } from "./itl.js";
 import { percentile, samplesOf } from "./metrics.js";
 import { startOf } from "./compare_run.js";
 
@@ -36,18 +37,15 @@ export function numbersOf(run) {
   };
 }
 
-/** Steps tile the time while there is work; where they do not by more than this, the gate was held in between. */
-const HELD_US = 1000;
-
 /** The longest time between two deliveries of one request in which no hand was on the gate and no step is missing. @param {Run} run */
 function worstGap(run) {
   /** @type {Map<string, number>} */
   const last = new Map();
   let worst = /** @type {number | null} */ (null);
-  let ended = { step: 0, us: 0 };
+  let ended = /** @type {Step | null} */ (null);
   for (const step of run.steps) {
-    if (step.gated || step.step !== ended.step + 1 || step.start_us - ended.us > HELD_US) last.clear();
-    ended = { step: step.step, us: step.start_us + step.wall_us };
+    if (step.gated || step.step !== (ended?.step ?? 0) + 1 || (ended && wasHeld(ended, step))) last.clear();
+    ended = step;
     for (const { request, out } of step.rows) {
       if (!out) continue;
       const before = last.get(request);

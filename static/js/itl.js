@@ -55,7 +55,7 @@ export function gapsBetween(history, from, to) {
 }
 
 /** Whether the engine stood still between two steps in a row. @param {Step} before @param {Step} step */
-function wasHeld(before, step) {
+export function wasHeld(before, step) {
   return step.start_us - before.start_us - before.wall_us > HELD_US;
 }
 
