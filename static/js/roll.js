@@ -7,12 +7,7 @@
  * @typedef {OffscreenCanvasRenderingContext2D} Paper
  */
 
-import { createTimeRoll } from "./roll_time.js";
-
-/** Two looks are the same when each of their parts is: numbers, strings, or the same palette. @param {unknown[]} one @param {unknown[]} other */
-function differs(one, other) {
-  return one.length !== other.length || one.some((part, i) => part !== other[i]);
-}
+import { createTimeRoll, differs } from "./roll_time.js";
 
 export function createRoll() {
   const canvas = new OffscreenCanvas(1, 1);

@@ -12,6 +12,11 @@
 /** Marks of narrow columns reach so many pixels into the next. */
 const REACH = 4;
 
+/** Two looks are the same when each of their parts is: numbers, strings, or the same palette. @param {unknown[]} one @param {unknown[]} other */
+export function differs(one, other) {
+  return one.length !== other.length || one.some((part, i) => part !== other[i]);
+}
+
 export function createTimeRoll() {
   const canvas = new OffscreenCanvas(1, 1);
   const paper = /** @type {Paper} */ (canvas.getContext("2d"));
@@ -66,7 +71,7 @@ export function createTimeRoll() {
     const width = Math.max(1, Math.round((area.right - area.left) * scale));
     const height = Math.max(1, Math.round((area.bottom - area.top) * scale));
     const all = [width, height, scale, axis.scale, axis.times.version, ...now];
-    if (all.length !== look.length || all.some((part, i) => part !== look[i])) {
+    if (differs(all, look)) {
       look = all;
       [from, to] = [0, 0];
       Object.assign(canvas, { width: width + 2 * REACH, height });
