@@ -71,6 +71,14 @@ export function createAxis() {
       const width = Math.max(1, plot.right - plot.left);
       if (!this.chosen) this.px = within(5, Math.round(width / COLUMNS), 14);
       if (!this.scale) this.scale = within(MIN_SCALE, width / SHOWN_US, MAX_SCALE);
+      if (this.timed) this.thin(plot);
+    },
+    /** Steps may come to be so short that too many are in view: then half as many as may be, so that it is seldom. @param {Plot} plot */
+    thin(plot) {
+      const { from, to } = this.span(plot);
+      if (to - from <= MOST_COLUMNS) return;
+      const shown = this.edge - times.start(to - MOST_COLUMNS / 2);
+      if (shown > 0) this.scale = within(this.scale, (plot.right - plot.left) / shown, MAX_SCALE);
     },
     /** Where a column begins, or a place within it is. @param {number} column @param {Plot} plot */
     x(column, plot) {
@@ -107,15 +115,11 @@ export function createAxis() {
       if (this.timed) return times.between(this.edge - (plot.right - plot.left) / this.scale, this.edge);
       return { from: Math.floor(this.right - (plot.right - plot.left) / this.px), to: Math.ceil(this.right) - 1 };
     },
-    /** @param {number} columns to the left when negative @param {number} last */
-    pan(columns, last) {
-      this.following = false;
-      this.right = within(1, this.right + columns, last + 1);
-    },
     /** By a way on the screen. @param {number} pixels to the left when negative @param {number} last */
     drag(pixels, last) {
-      if (!this.timed) this.pan(pixels / this.px, last);
-      else this.lay(this.edge + pixels / this.scale);
+      this.following = false;
+      if (this.timed) this.lay(this.edge + pixels / this.scale);
+      else this.right = within(1, this.right + pixels / this.px, last + 1);
     },
     /** Zoom about x. @param {number} factor @param {number} x @param {Plot} plot @param {number} last */
     zoom(factor, x, plot, last) {

@@ -14,8 +14,8 @@
 
 import { gapsBetween } from "./itl.js";
 
-/** Columns that are kept at most. */
-const KEPT = 2048;
+/** Columns that are kept at most, besides those asked for: as many as a view may hold (axis.js), and a window. */
+const KEPT = 4608;
 const AT_ONCE = 64;
 
 export function createGapWindow() {
@@ -41,7 +41,7 @@ export function createGapWindow() {
     for (const gap of gapsBetween(history, first, to)) known.get(gap.column)?.gaps.push(gap);
     for (const column of known.keys()) {
       if (known.size <= KEPT) break;
-      known.delete(column);
+      if (column < from || column > to) known.delete(column);
     }
   }
 

@@ -111,6 +111,27 @@ def test_a_window_that_moves_on_and_learns_of_older_steps_has_the_gaps_of_its_st
     )
 
 
+def test_a_view_of_more_steps_than_are_kept_loses_none_and_learns_them_once(still: Page) -> None:
+    script = """(() => {
+      let read = 0;
+      const at = (n) => ({
+        step: n, start_us: n, wall_us: 1, accepted_us: n,
+        get rows() {
+          read += 1;
+          return [{ request: "R1", out: 1 }];
+        },
+      });
+      const steps = new Map(Array.from({ length: 6000 }, (_, i) => [i + 1, at(i + 1)]));
+      const history = { steps, last: 6000, lanes: new Map([["R1", { first: 1 }]]) };
+      const known = m.createGapWindow();
+      const look = () => [...known.bySteps(history, 1, 6000)].flat().length;
+      const first = look();
+      read = 0;
+      return [first, look(), read];
+    })()"""
+    assert call(still, "gap_window", script) == [5999, 5999, 0]
+
+
 def test_a_gap_into_which_a_hole_falls_is_not_known(still: Page) -> None:
     steps = {n: {"at": n, "rows": [row("R1")]} for n in (1, 2, 4, 5)}
     assert [gap["column"] for gap in gaps(still, history_of(steps, first={"R1": 1}))] == [5, 2]

@@ -231,7 +231,7 @@ def test_a_step_is_painted_once_however_many_frames_show_it(still: Page) -> None
           frame(100);
           frame(103);
           frame(103, 2);
-          axis.pan(-2, 103);
+          axis.drag(-2 * axis.px, 103);
           frame(103, 2);
           return counts;
         }"""
