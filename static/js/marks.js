@@ -79,9 +79,9 @@ export function drawBreaks(g, plot, top, bottom, { axis, history, palette }) {
     g.fillStyle = palette.hatch.gap;
     g.fillRect(from, top, to - from, bottom - top);
   }
+  if (axis.timed) drawNoTime(g, plot, top, bottom, axis, palette);
   for (const { at } of history.epochs) {
     if (at === -Infinity) continue;
-    if (axis.timed) drawNoTime(g, plot, top, bottom, axis.x(at, plot), axis.end(at, plot), palette);
     const x = axis.x(at + 0.5, plot);
     if (x < plot.left || x > plot.right) continue;
     g.fillStyle = palette.fault;
@@ -91,11 +91,13 @@ export function drawBreaks(g, plot, top, bottom, { axis, history, palette }) {
   }
 }
 
-/** Between two engines: their clocks are not comparable. @param {Canvas} g @param {Plot} plot @param {number} top @param {number} bottom @param {number} from @param {number} to @param {Palette} palette */
-function drawNoTime(g, plot, top, bottom, from, to, palette) {
-  const start = Math.max(plot.left, from);
+/** Between the known steps of two engines: their clocks are not comparable. @param {Canvas} g @param {Plot} plot @param {number} top @param {number} bottom @param {KnownView["axis"]} axis @param {Palette} palette */
+function drawNoTime(g, plot, top, bottom, { times, edge, scale }, palette) {
   g.fillStyle = palette.hatch.gap;
-  if (to > start) g.fillRect(start, top, Math.min(plot.right, to) - start, bottom - top);
+  for (const { since, begin } of times.clocks) {
+    const [from, to] = [since, begin].map((at) => Math.min(plot.right, Math.max(plot.left, plot.right - (edge - at) * scale)));
+    if (to > from) g.fillRect(from, top, to - from, bottom - top);
+  }
 }
 
 /** Step numbers along the bottom, or seconds of the engine. @param {Canvas} g @param {Plot} plot @param {number} y @param {KnownView} view */

@@ -13,10 +13,9 @@ export function timeTicks({ times, edge, scale }, plot) {
   const digits = every >= 1e6 ? 0 : every >= 1e5 ? 1 : every >= 1e4 ? 2 : 3;
   const left = edge - (plot.right - plot.left) / scale;
   const ticks = [];
-  for (const [i, { at, offset }] of times.clocks.entries()) {
-    const begin = Math.max(left, at === -Infinity ? left : times.end(at));
-    const next = times.clocks[i + 1];
-    const end = Math.min(edge, next ? times.start(next.at) : edge);
+  for (const [i, { at, offset, begin: first }] of times.clocks.entries()) {
+    const begin = Math.max(left, at === -Infinity ? left : first);
+    const end = Math.min(edge, times.clocks[i + 1]?.since ?? edge);
     for (let us = Math.max(0, Math.ceil((begin - offset) / every)) * every; us + offset <= end; us += every) {
       const x = plot.right - (edge - us - offset) * scale;
       if (x >= plot.left + 16 && x <= plot.right - 16) ticks.push({ x, text: `${(us / 1e6).toFixed(digits)} s` });

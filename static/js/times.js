@@ -7,8 +7,11 @@
  * @import {History, Step} from "./types.js"
  *
  * @typedef {ReturnType<typeof createTimes>} Times
- * @typedef {{at: number, offset: number}} Clock from column `at` on, an engine's time plus `offset` is the place
+ * @typedef {{at: number, offset: number, since: number, begin: number}} Clock from column `at` on, an engine's time plus
+ *   `offset` is the place; `since`, the clock before has ended, and the first known step of this one is at `begin`
  */
+
+import { oldestColumn } from "./history.js";
 
 /** A new engine begins so many steps' time after the end of the one before. */
 const BREAK_STEPS = 8;
@@ -32,13 +35,13 @@ export function createTimes() {
   /** @param {History} history */
   function isOther(history) {
     const { steps, resets } = read;
-    return history !== read.history || history.steps !== steps || history.resets !== resets || starts.length > history.steps.size + SLACK + holes;
+    return history !== read.history || history.steps !== steps || history.resets !== resets || oldestColumn(history) - first > SLACK;
   }
 
   /** @param {History} history */
   function beginAnew(history) {
     read = { history, steps: history.steps, resets: history.resets };
-    first = history.steps.keys().next().value ?? history.last + 1;
+    first = oldestColumn(history);
     [starts, ends, clocks, holes] = [[], [], [], 0];
     version += 1;
   }
@@ -48,7 +51,10 @@ export function createTimes() {
     const tail = newest();
     if (step) {
       const at = epochs.findLast((epoch) => epoch.at <= column)?.at ?? -Infinity;
-      if (clocks.at(-1)?.at !== at) clocks.push({ at, offset: starts.length ? tail + breakUs() - step.start_us : 0 });
+      if (clocks.at(-1)?.at !== at) {
+        const begin = starts.length ? tail + breakUs() : step.start_us;
+        clocks.push({ at, offset: begin - step.start_us, since: starts.length ? tail : begin, begin });
+      }
     }
     const offset = clocks.at(-1)?.offset ?? 0;
     const start = step ? (starts.length ? Math.max(tail, offset + step.start_us) : step.start_us) : tail;
@@ -111,7 +117,7 @@ export function createTimes() {
     /** Read what is new. @param {History} history */
     update(history) {
       if (isOther(history)) beginAnew(history);
-      if (!starts.length) first = history.steps.keys().next().value ?? history.last + 1;
+      if (!starts.length) first = oldestColumn(history);
       for (let column = first + starts.length; column <= history.last; column += 1) add(column, history.steps.get(column), history.epochs);
     },
     start,

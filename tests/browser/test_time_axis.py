@@ -115,6 +115,53 @@ def test_a_new_engines_time_goes_on_after_the_old_ones_and_has_no_common_clock(s
     assert [text for text, _ in ticks] == ["0.7 s", "0.8 s", "0.9 s", "1.0 s", "0.1 s"]
 
 
+def test_no_clocks_time_reaches_from_the_last_known_step_of_an_engine_to_the_first_of_the_next(still: Page) -> None:
+    script = """
+      const { drawBreaks } = await import("/static/js/marks.js");
+      history.epochs.push({ id: "f", at: 13, base: 13 }); // 11 and 12 were not heard, nor 14 to 16
+      history.gaps = [];
+      step(17, 3, 50);
+      step(18, 60, 390);
+      axis.update(18, history);
+      const drawn = [];
+      const g = { fillRect: (x, y, width) => drawn.push([Math.round(x), Math.round(width)]), fillText() {} };
+      drawBreaks(g, plot, 0, 10, { axis, history, palette: { hatch: { gap: "" }, fault: "" } });
+      return [drawn[0], timeTicks(axis, plot).map(({ text }) => text)];
+    """
+    hatched, ticks = on_axis(still, script)
+    assert hatched == [203, 450]  # as long as eight steps took; to the right of it 447 ms of the new engine
+    assert ticks == ["1.0 s", "0.1 s", "0.2 s", "0.3 s", "0.4 s"]
+
+
+def test_a_wide_hole_is_no_reason_to_begin_anew(still: Page) -> None:
+    script = """
+      step(6000, 1100, 50);
+      axis.update(6000, history);
+      const { version } = axis.times;
+      axis.update(6000, history);
+      const kept = axis.times.version === version;
+      for (let column = 1; column <= 10; column += 1) history.steps.delete(column);
+      axis.update(6000, history); // now they are forgotten
+      return [kept, axis.times.version > version, axis.times.knows(10)];
+    """
+    assert on_axis(still, script) == [True, True, False]
+
+
+def test_no_more_steps_than_can_be_drawn_are_in_view_however_short_they_get(still: Page) -> None:
+    script = """
+      for (let column = 11; column <= 9000; column += 1) step(column, 1050 + 2 * (column - 11), 2);
+      axis.update(9000, history);
+      const shown = () => axis.span(plot).to - axis.span(plot).from;
+      axis.scale = 0.1 / ms; // 10 s
+      const before = shown();
+      axis.suit(plot);
+      const { scale } = axis;
+      axis.suit(plot);
+      return [before, shown(), axis.following, axis.scale === scale];
+    """
+    assert on_axis(still, script) == [4999, 2000, True, True]
+
+
 def test_steps_that_were_not_heard_share_the_time_between_those_that_were(still: Page) -> None:
     script = """
       history.last = 13; // 11 to 13 fell into a gap
