@@ -12,6 +12,8 @@ import { byId, findAll } from "./dom.js";
 import { mountPanel } from "./frame.js";
 
 const NARROW = "(max-width: 640px)";
+/** After the picker could not be loaded it is not tried again for so long. */
+const PATIENCE_MS = 5000;
 /** So much of the window's height ahead. */
 const NEAR = "50%";
 
@@ -113,9 +115,14 @@ export function mountLater(page) {
   let picker = /** @type {Promise<void> | null} */ (null);
   /** The picker of engines, once there is something to pick. */
   async function mountPicker() {
-    const { mountEngines } = await import("./panels/engines.js");
-    mountEngines(page);
-    page.loop.invalidateNow();
+    try {
+      const { mountEngines } = await import("./panels/engines.js");
+      mountEngines(page);
+      page.loop.invalidateNow();
+    } catch (error) {
+      console.error("the picker of engines could not be loaded", error);
+      setTimeout(() => (picker = null), PATIENCE_MS);
+    }
   }
   return { load, engines: () => (picker ??= mountPicker()), pending: () => [...pending] };
 }

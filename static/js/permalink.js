@@ -84,6 +84,8 @@ function whole(text) {
  */
 export function mountPermalink({ loop, selection, axis, compare, travel, view, say, goLive, showEngine, showGaps }) {
   let wanted = placeOf(location.hash);
+  /** Whether its engine is on show already: should another one be there then, a person chose it, and the place is let go. */
+  let met = false;
   let written = location.hash;
 
   /** Go there; once something is known of the engine. @param {Place} place */
@@ -115,17 +117,23 @@ export function mountPermalink({ loop, selection, axis, compare, travel, view, s
     if (place === null || location.hash === written) return;
     written = location.hash;
     wanted = place;
+    met = false;
     loop.invalidateNow();
   });
   loop.add({
     id: "permalink",
     visible: true,
     refresh(now) {
+      const { name, engines } = now.store;
+      if (met && wanted && wanted.engine !== name) wanted = null;
       const place = wanted;
-      if (place && place.engine !== now.store.name && (place.epoch === null || now.store.engines.has(place.engine))) {
+      if (place && place.engine !== name && (place.epoch === null || engines.has(place.engine))) {
+        met = true;
+        if (place.epoch === null) wanted = null; // it may never come
         showEngine(place.engine);
         return;
       }
+      met = place?.engine === name;
       if (!now.engine?.state) return;
       if (place) {
         wanted = null;

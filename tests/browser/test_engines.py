@@ -122,7 +122,20 @@ def test_an_engine_that_is_not_there_yet_is_waited_for(open_page: OpenPage) -> N
         page = open_page(f"{server.url}/#engine=late", ready=False)
         expect(page.locator("#banner strong")).to_have_text("Engine late is not connected.")
         expect(page.locator("#engines option[value=late]")).to_have_text("late · not connected")
+        pick(page, "main")
+        wait_for(page, "location.hash === '#engine=main'")  # and it stays, though the address named another one
+        page.evaluate("location.hash = '#engine=late'")
+        wait_for(page, "stepscope.engine() === null")
         late = FakeEngine(server, "late").dial().greet()
         wait_for(page, "stepscope.engine() === 'late' && stepscope.state() !== null")
         for engine in (main, late):
             engine.hang_up()
+
+
+def test_a_prompt_goes_to_the_engine_on_show_also_where_the_page_was_written_for_another(
+    open_page: OpenPage, two: Running
+) -> None:
+    page = open_page(two.url)
+    page.evaluate("document.querySelector('#prompt-form [name=engine]').value = 'of a server that is gone'")
+    [request] = send(page, "For the one on show", max_tokens=2)
+    assert two.hub.ledger.entries[request].engine == page.evaluate("stepscope.engine()")

@@ -14,19 +14,15 @@ import { statusWords } from "../format.js";
 export function mountEngines(page) {
   const form = byId("engines", HTMLFormElement);
   const picker = find(form, "select", HTMLSelectElement);
-  const target = /** @type {HTMLInputElement} */ (document.querySelector("#prompt-form [name=engine]"));
   const compare = byId("compare-open", HTMLAnchorElement);
   picker.addEventListener("change", () => page.showEngine(picker.value));
   form.addEventListener("submit", (event) => event.preventDefault());
-  // What is sent goes to the engine that is on show then, whether it was drawn yet or not.
-  target.form?.addEventListener("submit", () => draw(page.view()), { capture: true });
 
   /** @param {View} view */
   function draw({ store }) {
     if (!store.frames) return; // what the server wrote is all that is known
     const offered = offers(store);
     show(form, offered.length > 1);
-    if (target.value !== store.name) target.value = store.name;
     if (offered.length < 2) return;
     fill(picker, offered);
     if (picker.value !== store.name) picker.value = store.name;

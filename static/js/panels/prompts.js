@@ -36,6 +36,7 @@ export function mountPrompts(page) {
 
   keepDrafts(form);
   fillIn(form);
+  form.addEventListener("submit", () => address(form, page.view()), { capture: true }); // before htmx reads the fields
   adopt(list, cards, texts, forget);
   document.addEventListener("htmx:after:swap", (event) => {
     const { ctx } = /** @type {CustomEvent} */ (event).detail;
@@ -140,6 +141,11 @@ function offerAnew(form) {
     delete prompt.dataset.sent; // the next click sets the caret
     prompt.select();
   });
+}
+
+/** What is sent goes to the engine that is on show then. @param {HTMLFormElement} form @param {View} view */
+function address(form, { store }) {
+  if (store.frames) field(form, "engine").value = store.name; // before that, what the server wrote is all that is known
 }
 
 /** @param {HTMLFormElement} form */
