@@ -6,6 +6,7 @@
  */
 
 import { createRunReader } from "./compare_run.js";
+import { withQuery } from "./query.js";
 import { eachLine } from "./recording.js";
 import { SCHEMA_VERSION } from "./store.js";
 
@@ -16,13 +17,13 @@ const GZIP = [0x1f, 0x8b];
 
 /** @param {string} engine "" for the only one @param {AbortSignal} signal @param {number} [until] the last event that counts @returns {Promise<Run>} */
 export async function lastRun(engine, signal, until) {
-  return readResponse(await answer(`/api/recording${query({ engine })}`, { signal }), "No request has arrived yet. Send a burst, then take its run.", until);
+  return readResponse(await answer(withQuery("/api/recording", { engine }), { signal }), "No request has arrived yet. Send a burst, then take its run.", until);
 }
 
 /** @param {string} engine @param {Object<string, any>} settings @param {AbortSignal} signal @param {number} [until] the last event that counts @returns {Promise<Run>} */
 export async function ghostRun(engine, settings, signal, until) {
   const options = { signal, method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(settings) };
-  return readResponse(await answer(`/api/ghost${query({ engine, until })}`, options), "The simulation holds no request.");
+  return readResponse(await answer(withQuery("/api/ghost", { engine, until }), options), "The simulation holds no request.");
 }
 
 /** @param {"static" | "continuous"} name @returns {Promise<Run>} */
@@ -46,13 +47,6 @@ export function turnedOver(name, config) {
   if (name === "speculative") return { speculative: "none" };
   if (name === "max_num_seqs") return { max_num_seqs: Math.max(1, Math.floor(config.max_num_seqs / 2)) };
   return { [name]: !config[name] };
-}
-
-/** @param {{engine: string, until?: number}} about */
-function query({ engine, until }) {
-  const fields = new URLSearchParams(engine ? { engine } : {});
-  if (until !== undefined) fields.set("until", String(until));
-  return fields.size ? `?${fields}` : "";
 }
 
 /** @param {string} url @param {RequestInit} [options] */

@@ -8,6 +8,7 @@
  */
 
 import { byId } from "./dom.js";
+import { withQuery } from "./query.js";
 
 /**
  * @typedef {{ok: boolean, body: any, message: string, param: string | null}} Answer
@@ -19,7 +20,7 @@ let nameOfEngine = () => "";
 
 /** An address that is about the engine on show. @param {string} path */
 export function ofEngine(path) {
-  return `${path}?engine=${encodeURIComponent(nameOfEngine())}`;
+  return withQuery(path, { engine: nameOfEngine() });
 }
 
 /** @param {string} url @param {RequestInit} options @returns {Promise<Answer>} */
@@ -91,7 +92,7 @@ export async function setMark(text) {
 /** Have the browser download what the server remembers of an engine. @param {string} engine */
 export function exportRecording(engine) {
   const link = document.createElement("a");
-  link.href = `/api/recording?engine=${encodeURIComponent(engine)}`;
+  link.href = withQuery("/api/recording", { engine });
   link.download = "";
   link.click();
 }
@@ -139,6 +140,6 @@ function isMove(text) {
  * @returns {Promise<{steps: StepEvent[], requests: Placed[]}>}
  */
 export async function olderSteps(engine, since, limit) {
-  const { body } = await ask(`/api/steps?engine=${encodeURIComponent(engine)}&since=${since}&limit=${limit}`, { method: "GET" });
+  const { body } = await ask(withQuery("/api/steps", { engine, since, limit }), { method: "GET" });
   return { steps: body?.steps ?? [], requests: body?.requests ?? [] };
 }

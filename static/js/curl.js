@@ -5,6 +5,7 @@
  */
 
 import { field, find, findAll } from "./dom.js";
+import { withQuery } from "./query.js";
 
 /** Stop strings are text, so the public events do not carry them: those that were given are left out. */
 const KEPT = ["temperature", "top_k", "top_p", "min_p", "seed", "max_tokens", "min_tokens", "stop_token_ids", "ignore_eos", "priority", "class"];
@@ -20,7 +21,7 @@ export function curlCommand(card, form, texts, store) {
   const engine = store.having(id) ?? store.engine;
   const facts = engine?.state?.requests[id] ?? engine?.history.lanes.get(id)?.facts;
   const body = { model: "default", messages: messagesOf(card, form, texts), stream: true, ...samplingOf(facts) };
-  const address = `${location.origin}/v1/chat/completions${engine && store.engines.size > 1 ? `?engine=${encodeURIComponent(engine.id)}` : ""}`;
+  const address = withQuery(`${location.origin}/v1/chat/completions`, { engine: store.engines.size > 1 ? engine?.id : undefined });
   return [
     `curl -N ${address.includes("?") ? quoted(address) : address}`,
     `-H 'Content-Type: application/json'`,

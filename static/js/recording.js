@@ -9,6 +9,7 @@
  */
 
 import { stepOf } from "./notes.js";
+import { withQuery } from "./query.js";
 
 /**
  * @param {string} engine
@@ -17,7 +18,7 @@ import { stepOf } from "./notes.js";
  */
 export async function readRecording(engine, segment) {
   try {
-    const response = await fetch(`/api/recording?engine=${encodeURIComponent(engine)}`);
+    const response = await fetch(withQuery("/api/recording", { engine }));
     if (!response.ok || !response.body) return false;
     let events = /** @type {Event[]} */ ([]);
     const end = () => {

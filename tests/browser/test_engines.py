@@ -139,3 +139,11 @@ def test_a_prompt_goes_to_the_engine_on_show_also_where_the_page_was_written_for
     page.evaluate("document.querySelector('#prompt-form [name=engine]').value = 'of a server that is gone'")
     [request] = send(page, "For the one on show", max_tokens=2)
     assert two.hub.ledger.entries[request].engine == page.evaluate("stepscope.engine()")
+
+
+def test_without_a_name_the_server_is_not_asked_for_an_engine_of_no_name(still: Page) -> None:
+    script = """async () => {
+      const { withQuery } = await import("/static/js/query.js");
+      return [withQuery("/a", { engine: "" }), withQuery("/a", { engine: "x&y", since: 0, until: undefined })];
+    }"""
+    assert still.evaluate(script) == ["/a", "/a?engine=x%26y&since=0"]

@@ -9,6 +9,7 @@
 
 import { byId, find, show, write } from "../dom.js";
 import { statusWords } from "../format.js";
+import { withQuery } from "../query.js";
 
 /** @param {Page} page */
 export function mountEngines(page) {
@@ -26,7 +27,7 @@ export function mountEngines(page) {
     if (offered.length < 2) return;
     fill(picker, offered);
     if (picker.value !== store.name) picker.value = store.name;
-    const href = `/compare?engine=${encodeURIComponent(store.name)}`;
+    const href = withQuery("/compare", { engine: store.name });
     if (compare.getAttribute("href") !== href) compare.href = href;
   }
   page.loop.add({ id: "engines", visible: true, draw });

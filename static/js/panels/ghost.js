@@ -11,6 +11,7 @@ import { seconds } from "../compare_numbers.js";
 import { Unavailable } from "../compare_sources.js";
 import { find, findAll, show, write } from "../dom.js";
 import { askPair, sentence, sourceWords, table, titles } from "../ghost_pair.js";
+import { withQuery } from "../query.js";
 
 const TITLE = 18;
 const APART = 6;
@@ -65,7 +66,7 @@ export function createGhost() {
       write(find(root, "[data-verdict]"), known ? sentence(known) : "");
       write(find(root, "[data-source]"), known ? sourceWords(known) : "");
       const link = find(root, "a", HTMLAnchorElement);
-      const href = `/compare?engine=${encodeURIComponent(store.name)}&ghost=${known?.setting ?? "batching"}`;
+      const href = withQuery("/compare", { engine: store.name, ghost: known?.setting ?? "batching" });
       if (link.getAttribute("href") !== href) link.href = href;
       show(link, known !== null);
     },

@@ -15,6 +15,7 @@ import { knobEffects, turnKnobs } from "../controls.js";
 import { byId, find, findAll } from "../dom.js";
 import { count, plural } from "../format.js";
 import { keep, readKept } from "../kept.js";
+import { withQuery } from "../query.js";
 
 /** Drafts are of one engine: what was typed for another is not applied to it. @param {string | null} engine */
 const keyOf = (engine) => `stepscope.knobs.${engine}`;
@@ -208,7 +209,7 @@ function showGhost(link, { id, state }) {
     enable_chunked_prefill: `chunked prefill ${state.config.enable_chunked_prefill ? "off" : "on"}`,
   };
   const words = all[ghost];
-  link.href = `/compare?ghost=${ghost}&engine=${encodeURIComponent(id)}`;
+  link.href = withQuery("/compare", { ghost, engine: id });
   if (link.textContent !== `Compare with ${words}`) link.textContent = `Compare with ${words}`;
 }
 
