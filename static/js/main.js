@@ -29,6 +29,7 @@ import { slots } from "./panels/slots.js";
 import { timeline } from "./panels/timeline.js";
 import { canvasZoom, mountPresenter, toggleFullScreen } from "./presenter.js";
 import { createLoop } from "./render.js";
+import { createResets } from "./resets.js";
 import { createSelection, lit, same } from "./selection.js";
 import { connect } from "./socket.js";
 import { createStore } from "./store.js";
@@ -235,16 +236,16 @@ mountKeys({
   help: embedded ? null : () => help.showModal(),
 });
 
+const resetsAmong = createResets();
 connect({
   frame(frame) {
     if (store.hub !== null && frame.hub !== store.hub) startAnew("The server was started anew; what the old one said is gone.");
-    const before = { epoch: store.engine?.epoch ?? null, resets: store.engine?.history.resets };
     const follows = store.apply(frame);
     if (store.engines.size > 1 || store.chosen !== null) later.engines();
     const { engine } = store;
     watch.take(frame, engine);
     quiet.take(frame, engine);
-    if (engine?.state && engine.epoch === before.epoch && engine.history.resets !== before.resets) startAnew("The stage was reset.");
+    for (const each of resetsAmong(store.engines.values())) startAnew(`The stage${each === engine ? "" : ` of ${each.id}`} was reset.`, each);
     if (engine) travel.meet(engine);
     loop.invalidate();
     return follows;
@@ -261,10 +262,10 @@ connect({
   },
 });
 
-/** What is on the page is over: another server answers, and numbers its requests anew; or the stage was reset. @param {string} why */
-function startAnew(why) {
-  prompts.reset();
-  leave();
+/** What is on the page is over: another server answers, and numbers its requests anew; or an engine's stage was reset. @param {string} why @param {Engine} [engine] */
+function startAnew(why, engine) {
+  prompts.reset(engine?.id);
+  if (!engine || engine === store.engine) leave();
   say(why);
 }
 

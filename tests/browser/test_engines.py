@@ -147,3 +147,29 @@ def test_without_a_name_the_server_is_not_asked_for_an_engine_of_no_name(still: 
       return [withQuery("/a", { engine: "" }), withQuery("/a", { engine: "x&y", since: 0, until: undefined })];
     }"""
     assert still.evaluate(script) == ["/a", "/a?engine=x%26y&since=0"]
+
+
+def test_the_reset_of_a_stage_takes_the_answers_of_its_engine_alone(open_page: OpenPage, two: Running) -> None:
+    page = open_page(two.url)
+    [kept] = send(page, "For the first", max_tokens=2)
+    pick(page, "second")
+    [gone] = send(page, "For the second", max_tokens=2)
+    pick(page, "first")
+    page.evaluate(
+        """() => fetch("/api/engine?engine=second", {method: "POST", body: '{"action": "reset", "force": true}',
+             headers: {"Content-Type": "application/json"}})"""
+    )
+    expect(page.locator("#note")).to_have_text("The stage of second was reset.")
+    expect(page.locator(f"[data-request={gone}]")).to_have_count(0)
+    expect(page.locator(f"[data-request={kept}]")).to_have_count(1)
+
+
+def test_a_reset_is_one_of_a_life_that_was_known(still: Page) -> None:
+    script = """async () => {
+      const { createResets } = await import("/static/js/resets.js");
+      const engine = { epoch: "a", history: { resets: null } };
+      const among = createResets();
+      const now = (epoch, resets) => (Object.assign(engine, { epoch, history: { resets } }), among([engine]).length);
+      return [now("a", null), now("a", 3), now("a", 3), now("a", 4), now("b", 0), now("b", 1)];
+    }"""
+    assert still.evaluate(script) == [0, 0, 0, 1, 0, 1]

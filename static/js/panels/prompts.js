@@ -78,18 +78,23 @@ export function mountPrompts(page) {
     take(items) {
       for (const item of items) {
         const change = texts.put(item.request, item.offset, item.text, item.guessed, item.lengths);
-        const card = cards.get(item.request) ?? cardFor(item, list, cards);
+        const card = cards.get(item.request) ?? cardFor(item, list, cards, page.view());
         if (change !== null) put(find(card, ".said"), change);
       }
       prune(cards, forget); // with --share-text all, cards come that no form of this page asked for
     },
-    /** Another server: the answers are of requests that it does not know. */
-    reset() {
-      for (const id of cards.keys()) forget(id);
-      cards.clear();
-      list.replaceChildren();
-      converse(form, "");
-      byId("no-answers").hidden = false;
+    /** Drop the answers of an engine whose stage was reset; without one all of them: another server does not know their requests. @param {string} [engine] */
+    reset(engine) {
+      for (const [id, card] of cards) {
+        if (engine && card.dataset.engine && card.dataset.engine !== engine) continue;
+        discard(card);
+        cards.delete(id);
+        forget(id);
+      }
+      if (!cards.size) list.replaceChildren();
+      byId("no-answers").hidden = cards.size > 0;
+      const { value } = field(form, "conversation");
+      if (![...cards.values()].some(({ dataset }) => dataset.conversation === value)) converse(form, "");
     },
   };
 }
@@ -245,14 +250,15 @@ function gather(card, list) {
   } else if (group?.querySelectorAll("[data-request]").length === 1) group.dataset.conversation = conversation;
 }
 
-/** @param {Item} item @param {HTMLElement} list @param {Cards} cards */
-function cardFor({ request, prompt }, list, cards) {
+/** @param {Item} item @param {HTMLElement} list @param {Cards} cards @param {View} view */
+function cardFor({ request, prompt }, list, cards, { store }) {
   const template = byId("answer-template", HTMLTemplateElement);
   const group = document.createElement("div");
   group.className = "sent";
   group.append(template.content.cloneNode(true));
   const card = find(group, "[data-request]");
   card.dataset.request = request;
+  card.dataset.engine = store.having(request)?.id ?? "";
   find(card, "form").action = `/requests/${encodeURIComponent(request)}/abort`;
   find(card, "[data-select]").textContent = requestName(request);
   find(card, ".asked").textContent = prompt ?? "";
@@ -270,7 +276,9 @@ function put(said, change) {
 
 /** @param {HTMLElement} card @param {string} id @param {View} view */
 function showProgress(card, id, { engine: shown, store }) {
-  const engine = store.having(id) ?? shown;
+  const own = store.having(id);
+  if (own && !card.dataset.engine) card.dataset.engine = own.id;
+  const engine = own ?? shown;
   const request = engine?.state?.requests[id] ?? engine?.history.lanes.get(id)?.facts;
   const lost = engine?.about.status === "gone" && request?.status !== "finished";
   const status = lost ? "finished" : (request?.status ?? "waiting");
