@@ -5,7 +5,8 @@ ring's last one in a process of its own: one at a time, behind everybody else, n
 waits for it. What comes back is a recording without text whose `hello` says `simulated`, and in `replayed` what it
 was computed from: `requests`, of which `cut` were still running when the ghost was asked for, and are taken to end with
 the tokens that they had; `left_out` had no token yet, so that nobody knows how long their answers would have been.
-`?until=SEQ` leaves out what the engine said after that event: two ghosts of one run that goes on are then of the same.
+`?until=SEQ` leaves out what the engine said after that event, in its newest epoch: two ghosts of one run that goes on
+are then of the same. What the ring holds when it is asked counts, however long the wait in line.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from app.api import engine_of, whole_number
 from app.bodies import parse_json
 from app.completions import hung_up, stop
 from app.crash import safe_name
-from app.history import History, compress
+from app.history import compress
 from app.hub import Hub
 from app.problems import Problem
 from app.wire import Json
@@ -75,7 +76,8 @@ async def ghost(request: Request) -> Response:
         raise Problem(409, "There is nothing to simulate yet: the engine has not loaded.")
     settings = checked(asked, record.state["config"])
     until = whole_number(request, "until", MAX_INTEGER)
-    data = await _while_wanted(request, hub, _in_turn(request.state.ghosts, record.history, settings, until))
+    lines = record.history.lines()
+    data = await _while_wanted(request, hub, _in_turn(request.state.ghosts, lines, settings, until))
     name = safe_name(f"stepscope-{record.id}-{record.epoch}-ghost.jsonl.gz")
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Response(data, media_type="application/gzip", headers=headers)
@@ -117,21 +119,26 @@ async def _while_wanted(request: Request, hub: Hub, work: Coroutine[Any, Any, by
 
 
 def said_until(lines: list[str], seq: int) -> list[str]:
-    """A recording without what came after an event; lines of text have no number and go with what is before them."""
+    """A recording without what came after an event of its newest epoch, for each epoch has numbers of its own.
+
+    Lines of text have no number and go with what is before them.
+    """
     end = len(lines)
+    newest = None
     for index in range(len(lines) - 1, -1, -1):
         event = json.loads(lines[index])
         if event["kind"] == "text":
             continue
-        if event["seq"] <= seq:
+        newest = newest or event["epoch"]
+        if event["seq"] <= seq or event["epoch"] != newest:
             break
         end = index
     return lines[:end]
 
 
-async def _in_turn(line: Line, history: History, settings: Json, until: int) -> bytes:
+async def _in_turn(line: Line, lines: list[str], settings: Json, until: int) -> bytes:
     async with line.turn():
-        return await _simulate(history.lines(), settings, until)
+        return await _simulate(lines, settings, until)
 
 
 async def _simulate(lines: list[str], settings: Json, until: int) -> bytes:

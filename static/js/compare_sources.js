@@ -2,6 +2,8 @@
  * Where a side comes from: an engine's last run, a recording from disk, the demo, or a ghost that the server simulates.
  * Each ends in a run, or in an error whose message is for the person.
  *
+ * @import {Event} from "./types.js"
+ *
  * @typedef {import("./compare_run.js").Run} Run
  */
 
@@ -63,12 +65,30 @@ function readResponse(response, none, until) {
   return readRun(response.body ?? new Blob().stream(), true, none, until);
 }
 
+/**
+ * Hand on what is read, but in the newest epoch nothing after an event: each epoch has numbers of its own.
+ * @param {number} until @param {(event: Event) => void} take @returns {(event: Event) => void}
+ */
+export function cutAfter(until, take) {
+  let beyond = /** @type {Event[]} */ ([]); // to be left out, unless a newer epoch follows
+  return (event) => {
+    if (/** @type {string} */ (event.kind) === "text") return take(event); // it has no number
+    if (beyond.length && beyond[0].epoch !== event.epoch) {
+      beyond.forEach(take);
+      beyond = [];
+    }
+    if (event.seq > until) beyond.push(event);
+    else take(event);
+  };
+}
+
 /** @param {ReadableStream<Uint8Array<ArrayBuffer>>} bytes @param {boolean} packed @param {string} none @param {number} [until] */
 async function readRun(bytes, packed, none, until = Infinity) {
   const reader = createRunReader();
-  const take = (/** @type {import("./types.js").Event} */ event) => {
+  const takeUntil = cutAfter(until, reader.take);
+  const take = (/** @type {Event} */ event) => {
     if (event.kind === "hello" && event.v !== SCHEMA_VERSION) throw new Unavailable(`The recording’s schema version is ${event.v}; this page reads version ${SCHEMA_VERSION}. Open it with the Stepscope that made it.`);
-    if (!(event.seq > until)) reader.take(event); // a text has no number
+    takeUntil(event);
   };
   try {
     await eachLine(packed ? bytes.pipeThrough(new DecompressionStream("gzip")) : bytes, (line) => take(JSON.parse(line)));

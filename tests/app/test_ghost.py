@@ -188,5 +188,15 @@ def test_until_leaves_out_what_came_after_an_event(halfway: Served) -> None:
 
 
 def test_lines_of_text_go_with_what_is_before_them() -> None:
-    lines = [json.dumps(line) for line in ({"kind": "step", "seq": 1}, {"kind": "text"}, {"kind": "step", "seq": 2})]
+    lines = [step("e", 1), json.dumps({"kind": "text"}), step("e", 2)]
     assert ghost.said_until([*lines, lines[1]], 1) == lines[:2]
+
+
+def test_until_counts_in_the_newest_epoch() -> None:
+    lines = [step("old", 1), step("old", 9), step("new", 1), step("new", 2)]
+    assert ghost.said_until(lines, 1) == lines[:3]
+    assert ghost.said_until(lines, 0) == lines[:2]
+
+
+def step(epoch: str, seq: int) -> str:
+    return json.dumps({"kind": "step", "epoch": epoch, "seq": seq})

@@ -55,3 +55,14 @@ def test_why_there_is_no_ghost_is_said_in_words(page: Page, served: Served) -> N
     expect(page.locator("#panel-ghost .error")).to_have_text(
         "No request has arrived yet. Send a burst, then take its run."
     )
+
+
+def test_until_counts_in_the_newest_epoch(still: Page) -> None:
+    script = """async () => {
+      const { cutAfter } = await import("/static/js/compare_sources.js");
+      const read = [];
+      const take = cutAfter(1, ({ epoch, seq }) => read.push(epoch + seq));
+      for (const [epoch, seq] of [["a", 1], ["a", 9], ["b", 1], ["b", 2]]) take({ kind: "step", epoch, seq });
+      return read;
+    }"""
+    assert still.evaluate(script) == ["a1", "a9", "b1"]
