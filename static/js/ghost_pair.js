@@ -23,10 +23,29 @@ import { count, plural } from "./format.js";
 export async function askPair(engine, setting, until, signal) {
   const run = await lastRun(engine, signal, until);
   const settings = turnedOver(setting, run.config);
-  const [ghost, twin] = await Promise.all([ghostRun(engine, settings, signal, until), ghostRun(engine, {}, signal, until)]);
-  const starts = [run, ghost, twin].map(startOf);
-  if (starts.some((start) => start !== starts[1]) && !run.cut) throw new Unavailable("Another run began meanwhile; simulate again.");
+  const [ghost, twin] = await bothOrNone([settings, {}], signal, (settings, signal) => ghostRun(engine, settings, signal, until));
+  if (!sameRun(run, ghost, twin)) throw new Unavailable("Another run began meanwhile; simulate again.");
   return { run, ghost, twin };
+}
+
+/**
+ * Ask for each; when one is refused, the others are of no use and give up their place in the line.
+ * @template A, R @param {A[]} all @param {AbortSignal} signal @param {(one: A, signal: AbortSignal) => Promise<R>} askFor @returns {Promise<R[]>}
+ */
+export async function bothOrNone(all, signal, askFor) {
+  const refused = new AbortController();
+  const either = AbortSignal.any([signal, refused.signal]);
+  try {
+    return await Promise.all(all.map((one) => askFor(one, either)));
+  } catch (error) {
+    refused.abort();
+    throw error;
+  }
+}
+
+/** Whether the ghosts are of one run, and of this one; of a run whose beginning is lost, the ghosts alone tell. @param {Run} run @param {Run} ghost @param {Run} twin */
+export function sameRun(run, ghost, twin) {
+  return startOf(ghost) === startOf(twin) && (run.cut || startOf(run) === startOf(twin));
 }
 
 /** What is compared: as long as the run goes on, what it has done so far is predicted under both modes. @param {Pair} pair */

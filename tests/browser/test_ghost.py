@@ -66,3 +66,44 @@ def test_until_counts_in_the_newest_epoch(still: Page) -> None:
       return read;
     }"""
     assert still.evaluate(script) == ["a1", "a9", "b1"]
+
+
+def test_both_ghosts_are_of_one_run_also_where_its_beginning_is_lost(still: Page) -> None:
+    script = """async () => {
+      const { sameRun } = await import("/static/js/ghost_pair.js");
+      const run = (at, cut = false) => ({ cut, arrivals: [{ at }], steps: [{ start_us: 9 }] });
+      const [early, cut] = [run(1), run(1, true)];
+      const pairs = [[early, 1, 1], [early, 2, 2], [cut, 2, 2], [cut, 2, 3]];
+      return pairs.map(([of, ghost, twin]) => sameRun(of, run(ghost), run(twin)));
+    }"""
+    assert still.evaluate(script) == [True, False, True, False]
+
+
+def test_when_one_ghost_is_refused_the_other_is_not_waited_for(still: Page) -> None:
+    script = """async () => {
+      const { bothOrNone } = await import("/static/js/ghost_pair.js");
+      const said = [];
+      const ask = (name, signal) => new Promise((_, reject) => {
+        signal.addEventListener("abort", () => said.push(`${name} is given up`));
+        if (name === "a") reject(new Error("refused"));
+      });
+      await bothOrNone(["a", "b"], new AbortController().signal, ask).catch(({ message }) => said.push(message));
+      return said;
+    }"""
+    said = still.evaluate(script)
+    assert "b is given up" in said
+    assert "refused" in said
+
+
+def test_a_ghost_is_of_one_engine_in_one_life_between_two_resets(still: Page) -> None:
+    script = """async () => {
+      const { isOf } = await import("/static/js/panels/ghost.js");
+      const engine = { epoch: "e", history: { resets: 0 } };
+      const asked = { engine, epoch: "e", resets: 0 };
+      const others = [{ ...engine }, null];
+      const later = [["e", 0], ["f", 0], ["e", 1]].map(([epoch, resets]) => {
+        return isOf(asked, Object.assign(engine, { epoch, history: { resets } }));
+      });
+      return [...later, ...others.map((other) => isOf(asked, other))];
+    }"""
+    assert still.evaluate(script) == [True, False, False, False, False]

@@ -2,8 +2,16 @@
  * Other mode: the run that is under way, or was last, beside its ghost under another mode, on one time axis from t = 0.
  * Nothing is simulated before somebody asks for it.
  *
- * @import {Canvas, CanvasPanel, KnownView, Page, Size, State} from "../types.js"
+ * @import {Canvas, CanvasPanel, Engine, KnownView, Page, Size, State, View} from "../types.js"
  * @import {Pair} from "../ghost_pair.js"
+ *
+ * @typedef {Object} Asked          what was asked for last
+ * @property {Engine} engine
+ * @property {string | null} epoch  that it lived in then
+ * @property {number | null} resets of its stage, until then
+ * @property {(Pair & {setting: string}) | null} pair
+ * @property {boolean} busy
+ * @property {string} error         why there is no other pair
  */
 
 import { lengthOf, slotsOf, drawRun } from "../compare_picture.js";
@@ -18,51 +26,53 @@ const APART = 6;
 
 /** @returns {CanvasPanel} */
 export function createGhost() {
-  /** `of` is the engine that it was asked of: for another one it says nothing. */
-  let pair = /** @type {(Pair & {of: string, setting: string}) | null} */ (null);
+  let asked = /** @type {Asked | null} */ (null);
   let asking = new AbortController();
-  let busy = false;
-  const pairOf = (/** @type {KnownView} */ { store }) => (pair?.of === store.name ? pair : null);
+  const now = (/** @type {Pick<View, "engine">} */ { engine }) => (isOf(asked, engine) ? asked : null);
+  const pairOf = (/** @type {Pick<View, "engine">} */ view) => now(view)?.pair ?? null;
 
-  /** @param {HTMLElement} root @param {Page} page @param {string} setting */
-  async function ask(root, page, setting) {
-    const { store, engine } = page.view();
+  /** @param {Page} page @param {string} setting */
+  async function ask(page, setting) {
+    const { engine } = page.view();
     asking.abort();
-    const mine = (asking = new AbortController());
-    const error = find(root, ".error");
-    error.textContent = "";
-    busy = true;
+    if (!engine) return;
+    asking = new AbortController();
+    /** @type {Asked} */
+    const mine = { engine, epoch: engine.epoch, resets: engine.history.resets, pair: now({ engine })?.pair ?? null, busy: true, error: "" };
+    asked = mine;
     page.loop.invalidateNow();
     try {
-      const found = await askPair(store.name, setting, engine?.seq ?? 0, mine.signal);
-      if (mine === asking) pair = { ...found, of: store.name, setting };
+      mine.pair = { ...(await askPair(engine.id, setting, engine.seq, asking.signal)), setting };
     } catch (reason) {
-      if (mine !== asking) return;
+      if (mine !== asked) return;
       if (!(reason instanceof Unavailable)) console.error("a ghost could not be read", reason);
-      error.textContent = reason instanceof Unavailable ? reason.message : "The ghost cannot be understood.";
+      mine.error = reason instanceof Unavailable ? reason.message : "The ghost cannot be understood.";
     } finally {
-      if (mine === asking) busy = false;
+      mine.busy = false;
       page.loop.invalidateNow();
     }
   }
 
   return {
     mount(root, page) {
-      for (const button of findAll(root, "[data-turn]")) button.addEventListener("click", () => ask(root, page, button.dataset.turn ?? ""));
+      for (const button of findAll(root, "[data-turn]")) button.addEventListener("click", () => ask(page, button.dataset.turn ?? ""));
     },
     empty(view) {
       if (!view.state) return view.why;
       if (pairOf(view)) return null;
-      return busy ? "Simulating…" : "Nothing yet: choose a mode, and what it would make of the last run is simulated.";
+      return now(view)?.busy ? "Simulating…" : "Nothing yet: choose a mode, and what it would make of the last run is simulated.";
     },
     draw(g, size, view) {
       const known = pairOf(view);
       if (known) drawPair(g, size, known, view);
     },
-    detail(root, { state, store, ...view }) {
-      const known = pairOf({ ...view, state, store });
-      for (const button of findAll(root, "[data-turn]")) write(button, turnWords(button.dataset.turn ?? "", state));
-      write(find(root, "[data-busy]"), busy ? "Simulating…" : "");
+    detail(root, view) {
+      const { engine, state, store } = view;
+      const known = pairOf(view);
+      // The run that is turned over is the newest one, whatever moment is shown.
+      for (const button of findAll(root, "[data-turn]")) write(button, turnWords(button.dataset.turn ?? "", engine?.state ?? state));
+      write(find(root, "[data-busy]"), now(view)?.busy ? "Simulating…" : "");
+      write(find(root, ".error"), now(view)?.error ?? "");
       write(find(root, "[data-verdict]"), known ? sentence(known) : "");
       write(find(root, "[data-source]"), known ? sourceWords(known) : "");
       const link = find(root, "a", HTMLAnchorElement);
@@ -79,6 +89,15 @@ export function createGhost() {
       return known ? table(known) : { columns: ["", "A", "B"], rows: [] };
     },
   };
+}
+
+/**
+ * Whether this was asked of what is there now: of another engine, another life of it, or a stage that was reset since, it
+ * says nothing. (Another server makes other engines of the same names.)
+ * @param {Pick<Asked, "engine" | "epoch" | "resets"> | null} asked @param {Engine | null} engine
+ */
+export function isOf(asked, engine) {
+  return engine !== null && asked?.engine === engine && asked.epoch === engine.epoch && asked.resets === engine.history.resets;
 }
 
 /** What a button simulates: the other one of two. @param {string} setting @param {Pick<State, "config">} state */
