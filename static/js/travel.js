@@ -32,9 +32,11 @@ const PATIENCE_MS = 5000;
  */
 export function createTravel({ store, selection, axis, loop, plot }) {
   /** The column that was asked for last, while the server is asked for its state. */
-  let wanted = /** @type {{column: number, settled: boolean} | null} */ (null);
-  let reading = false;
-  let patientUntil = -Infinity;
+  let wanted = /** @type {{engine: Engine, column: number, settled: boolean} | null} */ (null);
+  /** Those whose past is being asked for. @type {WeakSet<Engine>} */
+  const reading = new WeakSet();
+  /** @type {WeakMap<Engine, number>} */
+  const patientUntil = new WeakMap();
   /** Up to where the server was asked for what this page did not hear. @type {WeakMap<Engine, {epoch: string | null, gap: Gap | undefined}>} */
   const met = new WeakMap();
 
@@ -52,18 +54,18 @@ export function createTravel({ store, selection, axis, loop, plot }) {
   async function askFor(column, settled) {
     const { engine } = store;
     if (!engine) return;
-    wanted = { column, settled };
-    if (reading) return;
-    if (performance.now() > patientUntil) {
-      reading = true;
-      await readPast(engine);
+    wanted = { engine, column, settled };
+    if (reading.has(engine)) return;
+    if (performance.now() > (patientUntil.get(engine) ?? -Infinity)) {
+      reading.add(engine);
+      await readPast(engine).finally(() => reading.delete(engine));
     }
-    reading = false;
     const target = /** @type {typeof wanted} */ (wanted); // another may have been asked for meanwhile
+    if (target?.engine !== engine) return; // of another engine, which is asked itself
     wanted = null;
-    if (target === null || store.held === null || engine !== store.engine) return;
+    if (store.held === null || engine !== store.engine) return;
     if (!store.visit(target.column, target.settled)) {
-      patientUntil = performance.now() + PATIENCE_MS;
+      patientUntil.set(engine, performance.now() + PATIENCE_MS);
       say(`What the engine held after step ${count(stepNumber(engine.history, target.column))} is not kept any more.`);
     }
     loop.invalidateNow();

@@ -173,3 +173,35 @@ def test_a_reset_is_one_of_a_life_that_was_known(still: Page) -> None:
       return [now("a", null), now("a", 3), now("a", 3), now("a", 4), now("b", 0), now("b", 1)];
     }"""
     assert still.evaluate(script) == [0, 0, 0, 1, 0, 1]
+
+
+def test_a_past_step_of_one_engine_is_asked_for_while_another_is_read_or_could_not_help(still: Page) -> None:
+    script = """async () => {
+      const { createTravel } = await import("/static/js/travel.js");
+      const { createHistory } = await import("/static/js/history.js");
+      const [a, b] = ["a", "b"].map((id) => ({ id, epoch: "e", state: null, history: createHistory() }));
+      const visited = [];
+      const visit = (column) => (visited.push(store.engine.id + column), false);
+      const store = { engine: a, held: {}, hold() {}, visit };
+      const axis = { hold() {}, reveal() {} };
+      const travel = createTravel({ store, axis, selection: {}, plot: () => ({}), loop: { invalidateNow() {} } });
+      const fetched = window.fetch;
+      const asked = [];
+      const refuse = [];
+      window.fetch = (url) => (asked.push(url), new Promise((_, no) => refuse.push(no)));
+      const end = async () => (refuse.shift()(new Error("gone")), await new Promise((go) => setTimeout(go)));
+      travel.goTo(1);
+      store.engine = b;
+      travel.goTo(2); // while the first is being read
+      await end();
+      await end();
+      travel.goTo(3); // not asked again so soon
+      store.engine = a;
+      travel.goTo(4); // but of this one nothing was missed yet
+      window.fetch = fetched;
+      document.getElementById("note").hidden = true;
+      return [asked.map((url) => url.split("=")[1]), visited];
+    }"""
+    asked, visited = still.evaluate(script)
+    assert asked == ["a", "b", "a"]
+    assert visited == ["a1", "b2", "b2", "b3", "b3", "a4"]
