@@ -3,8 +3,8 @@
  * those on the screen. Slow work (table twins, figures) is due at most twice a second whatever the frames do.
  *
  * A frame does as much as fits a few milliseconds, and leaves the rest to the next ones; who waited longest comes
- * first, and no two frames in a row do nothing. What a person did shows everywhere in the next frame. With reduced motion: discrete frames,
- * whole ones, twice a second.
+ * first, and no two frames in a row do nothing. What a person did shows everywhere in the next frame. With reduced
+ * motion: discrete frames, whole ones, twice a second.
  *
  * @import {View} from "./types.js"
  *
