@@ -1,6 +1,7 @@
 """Frames: what viewers are sent, encoded once for all of them.
 
-A frame is `{"hub", "n", "engines"?, "viewers"?, "events"}`; `n` grows by one. Text rides beside the frame that it was
+A frame is `{"hub", "n", "engines"?, "viewers"?, "events"}`; `n` grows by one. It is there twice: with the rows of its
+steps as they came, and in columns (columns.py). Text rides beside the frame that it was
 ready with, one message per reader who may see it. The ring is bounded in frames and bytes; a viewer whose next
 frame has left it needs a keyframe.
 """
@@ -8,6 +9,7 @@ frame has left it needs a keyframe.
 from __future__ import annotations
 
 from collections import deque
+from typing import NamedTuple
 
 from app.ledger import TextDelta
 from app.wire import Json, encode
@@ -16,19 +18,28 @@ RING_FRAMES = 256
 RING_BYTES = 8 * 2**20
 
 
+class Said(NamedTuple):
+    """An event or a frame as JSON: as it came, and with rows in columns; one string where both are the same."""
+
+    raw: str
+    columns: str
+
+
 class Frame:
     """One frame and the text that goes with it."""
 
     __slots__ = ("_deltas", "_texts", "hub", "n", "num_bytes", "payload")
 
-    def __init__(self, hub: str, n: int, payload: str, deltas: list[TextDelta]) -> None:
+    def __init__(self, hub: str, n: int, payload: Said, deltas: list[TextDelta]) -> None:
         self.hub = hub
         self.n = n
         self.payload = payload
         self._deltas = deltas
         self._texts: dict[str | None, str | None] = {}
-        self.num_bytes = len(payload) + sum(
-            len(delta.text) + 2 * len(delta.lengths) + 4 * sum(map(len, delta.guessed)) for delta in deltas
+        self.num_bytes = (
+            len(payload.raw)
+            + (len(payload.columns) if payload.columns is not payload.raw else 0)
+            + sum(len(delta.text) + 2 * len(delta.lengths) + 4 * sum(map(len, delta.guessed)) for delta in deltas)
         )
 
     def text(self, owner: str | None, *, everything: bool) -> str | None:
@@ -61,8 +72,8 @@ def text_message(hub: str, entries: list[Json]) -> str:
 
 
 def frame_payload(
-    hub: str, n: int, events: list[str], *, engines: list[Json] | None, viewers: Json | None, key: bool = False
-) -> str:
+    hub: str, n: int, events: list[Said], *, engines: list[Json] | None, viewers: Json | None, key: bool = False
+) -> Said:
     """Splice events that are JSON already into a frame; what is None has not changed."""
     head = f'{{"hub":{encode(hub)},"n":{n}'
     if key:
@@ -71,19 +82,23 @@ def frame_payload(
         head += f',"engines":{encode(engines)}'
     if viewers is not None:
         head += f',"viewers":{encode(viewers)}'
-    return f'{head},"events":[{",".join(events)}]}}'
+    raw = f'{head},"events":[{",".join(event.raw for event in events)}]}}'
+    if all(event.columns is event.raw for event in events):
+        return Said(raw, raw)
+    return Said(raw, f'{head},"events":[{",".join(event.columns for event in events)}]}}')
 
 
-def portions(events: list[str], most: int) -> list[list[str]]:
-    """Split in order into runs of at most so many characters, or of one event; at least one run, be it empty."""
-    runs: list[list[str]] = [[]]
+def portions(events: list[Said], most: int) -> list[list[Said]]:
+    """Split in order into runs of at most so many characters in columns, or of one event; at least one run, be it
+    empty."""
+    runs: list[list[Said]] = [[]]
     size = 0
     for event in events:
-        if runs[-1] and size + len(event) > most:
+        if runs[-1] and size + len(event.columns) > most:
             runs.append([])
             size = 0
         runs[-1].append(event)
-        size += len(event) + 1  # and a comma
+        size += len(event.columns) + 1  # and a comma
     return runs
 
 

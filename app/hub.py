@@ -16,7 +16,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from app.frames import Frame, FrameRing, frame_payload, portions, text_entry, text_message
+from app.columns import in_columns
+from app.frames import Frame, FrameRing, Said, frame_payload, portions, text_entry, text_message
 from app.ledger import Entry, Ledger, TextDelta
 from app.questions import EngineAway as EngineAway
 from app.questions import Questions
@@ -25,7 +26,7 @@ from app.settings import Settings, ShareText
 from app.wire import Json, WireError, encode, read_event
 
 FRAMES_PER_S = 30
-FRAME_CHARS = 64 * 2**10  # characters of events; one that alone is larger has a frame to itself
+FRAME_CHARS = 16 * 2**10  # characters of events, in columns; one that alone is larger has a frame to itself
 CHECK_S = 0.25  # how often the engines' statuses are looked at when nothing happens
 HEARTBEAT_S = 5.0  # an empty frame after this long without one: proxies drop idle sockets, and pages notice a dead line
 REPLY_TIMEOUT_S = 5.0
@@ -68,7 +69,7 @@ class Hub:
         self.close_begun = asyncio.Event()
         self._links: dict[str, EngineLink] = {}
         self._questions = Questions()
-        self._pending: list[str] = []
+        self._pending: list[Said] = []
         self._told: list[Json] = []
         self._told_viewers: Json = {}
         self._framed_at = time.monotonic()
@@ -160,7 +161,7 @@ class Hub:
                 link.send(encode({"cmd": "key", "cmd_id": self._next_cmd_id()}))
 
     def _publish(self, record: EngineRecord, event: Json, raw: str) -> None:
-        self._pending.append(raw)
+        self._pending.append(Said(raw, in_columns(event, raw)))
         if event["kind"] == "reply":
             self._settle(event)
         elif event["kind"] == "key":
@@ -307,18 +308,19 @@ class Hub:
             deltas = []  # with the first: a request's last text comes before its end
         self._append_frame(frame_payload(self.id, self.n + 1, last, engines=engines, viewers=viewers), deltas)
 
-    def _append_frame(self, payload: str, deltas: list[TextDelta]) -> None:
+    def _append_frame(self, payload: Said, deltas: list[TextDelta]) -> None:
         self.n += 1
         self.frames.append(Frame(self.id, self.n, payload, deltas))
 
     def _keyframe(self, summaries: list[Json]) -> str:
-        events: list[str] = []
+        told: list[str] = []
         for record in self.engines.values():
             if record.hello is not None:
-                events.append(encode(record.hello))
+                told.append(encode(record.hello))
                 if record.state is not None:
-                    events.append(record.key())
-        return frame_payload(self.id, self.n, events, engines=summaries, viewers=self.watching(), key=True)
+                    told.append(record.key())
+        events = [Said(event, event) for event in told]
+        return frame_payload(self.id, self.n, events, engines=summaries, viewers=self.watching(), key=True).raw
 
     def close(self, reason: str) -> None:
         """The app is about to stop: end every open request with a reason, so that streams can say it."""

@@ -78,6 +78,7 @@ def _routes() -> list[BaseRoute]:
         WebSocketRoute("/ws", sockets.viewer),
         WebSocketRoute("/ws/engine", sockets.engine),
         Route("/joined/{path:path}", Joined(assets.find("static")).serve),
+        Route("/favicon.ico", pages.favicon),
         Mount("/static", _Static(directory=assets.find("static"))),
     ]
 

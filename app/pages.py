@@ -36,6 +36,11 @@ def _render(request: Request, name: str, context: Mapping[str, Any], status: int
     return response
 
 
+async def favicon(_: Request) -> Response:
+    """GET /favicon.ico: where browsers look for an icon of what names none, such as JSON."""
+    return RedirectResponse("/static/icon.svg", 308)
+
+
 async def index(request: Request) -> Response:
     """GET /: everything that is known now, before any script runs.
 

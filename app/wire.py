@@ -113,10 +113,12 @@ class ViewerMessage:
     ack: int | None = None
     resume: Resume | None = None
     visible: bool | None = None
+    rows: str | None = None
 
 
 def read_viewer_message(text: str) -> ViewerMessage:
-    """`{"ack":n}`, `{"resume":{"hub","n"}}` or `{"visible":bool}`; unknown members are ignored."""
+    """`{"ack":n}`, `{"resume":{"hub","n"}}`, `{"visible":bool}` or `{"rows":"list"|"columns"}`, or several of them in
+    one; unknown members are ignored."""
     if len(text) > MAX_VIEWER_MESSAGE or len(text.encode()) > MAX_VIEWER_MESSAGE:
         raise WireError(f"a viewer's message is limited to {MAX_VIEWER_MESSAGE} bytes", TOO_BIG)
     message = _object(text, "the viewer")
@@ -124,11 +126,15 @@ def read_viewer_message(text: str) -> ViewerMessage:
         _require(message, "ack", int, "the viewer")
     if "visible" in message:
         _require(message, "visible", bool, "the viewer")
+    if message.get("rows", "list") not in ("list", "columns"):
+        raise WireError("the viewer sent a message whose rows is neither list nor columns")
     resume = None
     if "resume" in message:
         _require(message, "resume", dict, "the viewer")
         resume = _read_resume(message["resume"])
-    return ViewerMessage(ack=message.get("ack"), resume=resume, visible=message.get("visible"))
+    return ViewerMessage(
+        ack=message.get("ack"), resume=resume, visible=message.get("visible"), rows=message.get("rows")
+    )
 
 
 def _read_resume(value: Json) -> Resume:

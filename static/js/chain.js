@@ -1,28 +1,60 @@
 /**
  * Which block follows which. A block's hash is chained: it names all tokens up to its block, so it has one predecessor
  * and one place in the prefix for good, whatever block holds it and at whatever moment. What is learned here therefore
- * never becomes wrong; the oldest of it is forgotten.
+ * never becomes wrong; the oldest of it is forgotten. What is heard is only put down; it is sorted out once somebody
+ * asks, for few look at it and there is much.
  *
  * @import {State, StepFacts} from "./types.js"
  *
  * @typedef {{parent: string | null, index: number}} Link the nearest predecessor that is known, and how many blocks are before it
- * @typedef {Map<string, Link>} Chain hash -> link
+ * @typedef {Pick<Map<string, Link>, "get" | "has">} Links hash -> link
+ * @typedef {ReturnType<typeof createChain>} Chain
  */
 
 export const LINKS_KEPT = 32_768;
 
-/** @returns {Chain} */
 export function createChain() {
-  return new Map();
+  /** @type {Map<string, Link>} */
+  const links = new Map();
+  /** Not sorted out yet, oldest first. @type {Array<{hash: string, parent: string | null, index: number, again: boolean}>} */
+  let heard = [];
+
+  function settle() {
+    if (!heard.length) return links;
+    for (const { hash, parent, index, again } of heard) {
+      if (again) links.delete(hash); // what is used again is the newest again
+      if (!links.has(hash)) links.set(hash, { parent, index });
+    }
+    heard = [];
+    const old = links.keys();
+    for (let over = links.size - LINKS_KEPT; over > 0; over -= 1) links.delete(/** @type {string} */ (old.next().value));
+    return links;
+  }
+
+  return {
+    /** @param {string} hash @param {string | null} parent @param {number} index @param {boolean} again */
+    put(hash, parent, index, again) {
+      heard.push({ hash, parent, index, again });
+      if (heard.length >= 2 * LINKS_KEPT) heard = heard.slice(LINKS_KEPT);
+    },
+    /** @param {string} hash */
+    get: (hash) => settle().get(hash),
+    /** @param {string} hash */
+    has: (hash) => settle().has(hash),
+    get size() {
+      return settle().size;
+    },
+    [Symbol.iterator]: () => settle().entries(),
+    clear() {
+      links.clear();
+      heard = [];
+    },
+  };
 }
 
 /** A prompt that arrived: its full blocks, in order. @param {Chain} chain @param {string[]} hashes */
 export function learnPrompt(chain, hashes) {
-  hashes.forEach((hash, index) => {
-    chain.delete(hash); // what is used again is the newest again
-    chain.set(hash, { parent: index ? hashes[index - 1] : null, index });
-  });
-  bound(chain);
+  hashes.forEach((hash, index) => chain.put(hash, index ? hashes[index - 1] : null, index, true));
 }
 
 /** A step was folded: the blocks that its rows have filled. @param {Chain} chain @param {Pick<StepFacts, "rows">} step @param {Pick<State, "requests" | "blocks">} state */
@@ -34,7 +66,6 @@ export function learnStep(chain, { rows }, { requests, blocks }) {
     const table = requests[row.request].block_table;
     for (let i = first; (i + 1) * size <= row.computed; i += 1) learn(chain, blocks.hashes, table, i);
   }
-  bound(chain);
 }
 
 /** A state that was met in the middle. @param {Chain} chain @param {Pick<State, "queues" | "requests" | "blocks">} state */
@@ -43,20 +74,13 @@ export function learnTables(chain, { queues, requests, blocks }) {
     const table = requests[id].block_table;
     for (let i = 0; i < table.length; i += 1) learn(chain, blocks.hashes, table, i);
   }
-  bound(chain);
 }
 
 /** A duplicate has no hash: the link goes to the nearest block before it that has one. @param {Chain} chain @param {Array<string | null>} hashes @param {number[]} table @param {number} index */
 function learn(chain, hashes, table, index) {
   const hash = hashes[table[index]] ?? null;
-  if (hash === null || chain.has(hash)) return;
+  if (hash === null) return;
   let before = index - 1;
   while (before >= 0 && hashes[table[before]] === null) before -= 1;
-  chain.set(hash, { parent: before < 0 ? null : hashes[table[before]], index });
-}
-
-/** @param {Chain} chain */
-function bound(chain) {
-  const old = chain.keys();
-  for (let over = chain.size - LINKS_KEPT; over > 0; over -= 1) chain.delete(/** @type {string} */ (old.next().value));
+  chain.put(hash, before < 0 ? null : hashes[table[before]], index, false);
 }

@@ -5,6 +5,8 @@
  * @import {History, Lane} from "./types.js"
  */
 
+import { rowOf } from "./rows.js";
+
 /**
  * @param {Lane} lane
  * @param {Pick<History, "steps" | "last">} history
@@ -33,7 +35,7 @@ function prefillOf(request, from, end, { steps }) {
   const columns = [];
   let start = 0;
   for (let column = Math.floor(from); column < end; column += 1) {
-    const row = steps.get(column)?.rows.find((each) => each.request === request);
+    const row = rowOf(steps.get(column), request);
     if (!row) continue;
     if (row.phase === "decode") return { columns, whole: true, start };
     if (columns.push(column) === 1) start = row.computed - row.scheduled;

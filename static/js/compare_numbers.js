@@ -18,7 +18,7 @@ export function numbersOf(run) {
   const done = run.steps.findLast(({ rows }) => rows.length);
   const makespan = done ? done.accepted_us - start : null;
   const sum = (/** @type {(step: Step) => number} */ of) => run.steps.reduce((total, step) => total + of(step), 0);
-  const outputTokens = sum(({ rows }) => rows.reduce((total, { out }) => total + out, 0));
+  const outputTokens = sum(({ rows }) => [...rows].reduce((total, { out }) => total + out, 0));
   const slotSteps = sum(({ num_slots }) => num_slots);
   return {
     requests: run.arrivals.length,

@@ -30,7 +30,7 @@ export function lengthOf(run, unit) {
 
 /** The most slots a run had. @param {Run | null} run */
 export function slotsOf(run) {
-  return run ? run.steps.reduce((most, step) => Math.max(most, step.num_slots, ...step.rows.map(({ slot }) => slot + 1)), run.config.max_num_seqs) : 1;
+  return run ? run.steps.reduce((most, step) => Math.max(most, step.num_slots, ...[...step.rows].map(({ slot }) => slot + 1)), run.config.max_num_seqs) : 1;
 }
 
 /** Where on the canvas a place on the axis is. @param {number} value @param {number} width @param {Axis} axis */
@@ -102,7 +102,7 @@ function drawIdle(g, run, spans, { top, height }, palette) {
     if (to - from >= 2) hollow(g, from + 0.5, top + slot * height + inset, to - from - 1, height - 2 * inset, wanted ? palette.muted : palette.line, wanted && height >= 8 ? 1.5 : 1);
   };
   run.steps.forEach((step, i) => {
-    const busy = new Set(step.rows.map(({ slot }) => slot));
+    const busy = new Set([...step.rows].map(({ slot }) => slot));
     for (const slot of step.skipped) busy.add(slot);
     const wanted = step.waiting.length > 0;
     for (let slot = 0; slot < step.num_slots; slot += 1) {

@@ -64,7 +64,7 @@ function joinedWords({ admitted, resumed }) {
 
 /** @param {StepFacts} step @param {Notes} notes */
 function prefillWords(step, { first_token: first }) {
-  const rows = step.rows.filter((row) => row.phase === "prefill");
+  const rows = [...step.rows].filter((row) => row.phase === "prefill");
   const words = [];
   if (rows.length) {
     const tokens = rows.reduce((sum, row) => sum + row.scheduled, 0);
@@ -76,7 +76,7 @@ function prefillWords(step, { first_token: first }) {
 
 /** @param {StepFacts} step */
 function decodeWords({ rows }) {
-  const writing = rows.filter((row) => row.phase === "decode");
+  const writing = [...rows].filter((row) => row.phase === "decode");
   if (!writing.length) return [];
   const sum = (/** @type {"out" | "drafted" | "accepted"} */ name) => writing.reduce((total, row) => total + row[name], 0);
   const [out, drafted, accepted] = [sum("out"), sum("drafted"), sum("accepted")];

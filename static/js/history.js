@@ -21,6 +21,7 @@
 import { createChain, learnPrompt, learnStep, learnTables } from "./chain.js";
 import { closeStay, closeWait, deleteOldest, endLane, extendLane, markRow, openLane } from "./lanes.js";
 import { takeNote, withOlderNotes } from "./notes.js";
+import { packed } from "./rows.js";
 import { KEY_EVERY, STEPS_KEPT } from "./tape.js";
 
 /** As many as the tape may hold, and those from the server that are older. */
@@ -63,14 +64,17 @@ export function createHistory() {
   };
 }
 
-/** @param {History} history @param {Event} event @param {State | null} state as it is after the event */
-export function remember(history, event, state) {
+/**
+ * @param {History} history @param {Event} event @param {State | null} state as it is after the event
+ * @param {Event} [kept] the event as it is to be kept (see rows.js)
+ */
+export function remember(history, event, state, kept = event) {
   if (event.kind === "hello" || event.kind === "key") beginEpoch(history, event.epoch);
   if (state) noticeReset(history, state);
   if (state === null) return undefined;
   if (event.kind === "key") return joinKey(history, state);
   if (event.kind === "mark") return noteMarks(history, state);
-  if (event.kind === "step") return rememberStep(history, event, state);
+  if (event.kind === "step") return rememberStep(history, event, state, /** @type {StepEvent} */ (kept));
   if (event.kind === "request") return rememberRequest(history, event, state);
   if (event.kind === "bye") endAll(history);
   return undefined;
@@ -199,10 +203,10 @@ function joinKey(history, state) {
 
 // -- steps ---------------------------------------------------------------------------------------
 
-/** @param {History} history @param {StepEvent} event @param {State} state */
-function rememberStep(history, event, state) {
+/** @param {History} history @param {StepEvent} event @param {State} state @param {StepEvent} kept */
+function rememberStep(history, event, state, kept) {
   const column = history.base + event.step;
-  history.steps.set(column, withSlots(event, skippedSlots(event, state), state));
+  history.steps.set(column, { ...withSlots(event, skippedSlots(event, state), state), rows: kept.rows });
   history.last = column;
   if (history.steps.size > KEPT) deleteOldest(history.steps);
   for (const row of event.rows) markRow(history, row, column);
@@ -216,7 +220,8 @@ function rememberStep(history, event, state) {
 /** Slots of those that run and got no tokens. @param {StepEvent} step @param {State} state @returns {number[]} */
 function skippedSlots({ rows }, { queues, requests }) {
   if (rows.length === queues.running.length) return [];
-  const scheduled = new Set(rows.map((row) => row.request));
+  const scheduled = new Set();
+  for (const { request } of rows) scheduled.add(request);
   return queues.running.filter((id) => !scheduled.has(id)).map((id) => /** @type {number} */ (requests[id].slot));
 }
 
@@ -232,7 +237,9 @@ function withSlots(step, skipped, { config }) {
 
 /** @param {History} history @param {number} block @param {{id: string, index: number, at: number}} owner */
 function noteOwner(history, block, owner) {
-  history.owners.set(block, [owner, ...(history.owners.get(block) ?? [])].slice(0, OWNERS_KEPT));
+  const known = history.owners.get(block);
+  if (!known) history.owners.set(block, [owner]);
+  else if (known.unshift(owner) > OWNERS_KEPT) known.pop();
 }
 
 /**
@@ -249,7 +256,7 @@ export function backfill(history, { steps, requests }, state) {
   if (!older.length) return;
   // Who held a slot without getting tokens is not known of steps that were not watched.
   /** @type {Map<number, Step>} */
-  const merged = new Map(older.map((step) => [history.base + step.step, withSlots(step, [], state)]));
+  const merged = new Map(older.map((step) => [history.base + step.step, withSlots(packed(step), [], state)]));
   for (const [column, step] of history.steps) merged.set(column, step);
   history.steps = new Map([...merged].sort(([one], [other]) => one - other).slice(-KEPT));
   const lastSeen = new Map();

@@ -4,9 +4,9 @@
  */
 
 /** What messages may take of a frame; one that takes more is the only one. */
-const BUDGET_MS = 2;
+const BUDGET_MS = 1.2;
 /** So many may wait. */
-const MOST = 3;
+const MOST = 8;
 
 /**
  * @template Message

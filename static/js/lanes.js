@@ -21,6 +21,8 @@
  * @property {RequestFacts} facts          the request's record in the state, kept after the state forgets it
  */
 
+import { rowOf } from "./rows.js";
+
 /** Columns kept free after a finished lane, for its label. */
 const LABEL_COLUMNS = 22;
 const KEPT = 4000;
@@ -143,7 +145,7 @@ export function laneAt(lane, history, until) {
   /** @type {Lane} */
   const then = { ...lane, chunks: 0, drafted: 0, accepted: 0, first: over(lane.first), last: null, end: null };
   for (let column = Math.max(Math.floor(lane.arrive), firstKept(history)); column < until; column += 1) {
-    const row = history.steps.get(column)?.rows.find(({ request }) => request === lane.id);
+    const row = rowOf(history.steps.get(column), lane.id);
     if (!row) continue;
     addRow(then, row);
     if (row.out > 0) then.last = column;

@@ -5,7 +5,7 @@
  * Where a referenced block stands is read off block tables; where a cached idle one stands, off the chain of hashes.
  *
  * @import {Blocks, State} from "./types.js"
- * @import {Chain, Link} from "./chain.js"
+ * @import {Link, Links} from "./chain.js"
  * @import {Fill} from "./kv_fill.js"
  *
  * @typedef {{block: number, index: number, parent: number | null, loose: boolean, requests: string[], children: Node[]}} Node a block
@@ -32,7 +32,7 @@ import { readFill } from "./kv_fill.js";
 /** More runs than this are not told apart by anybody. */
 export const MOST_RUNS = 400;
 
-/** @param {State} state @param {Chain} chain @returns {Tree} */
+/** @param {State} state @param {Links} chain @returns {Tree} */
 export function prefixTree(state, chain) {
   const nodes = heldNodes(state);
   const unknown = addIdle(nodes, state.blocks, chain);
@@ -65,7 +65,7 @@ function heldNodes({ queues, requests }) {
   return nodes;
 }
 
-/** The cached idle blocks, below the nearest of their predecessors that is there. @param {Nodes} nodes @param {Blocks} blocks @param {Chain} chain @returns {number[]} those without a place */
+/** The cached idle blocks, below the nearest of their predecessors that is there. @param {Nodes} nodes @param {Blocks} blocks @param {Links} chain @returns {number[]} those without a place */
 function addIdle(nodes, { hashes, refs }, chain) {
   /** @type {Map<string, number>} */
   const holder = new Map();

@@ -7,6 +7,8 @@ import { createInbox } from "./inbox.js";
 
 const FIRST_DELAY_MS = 250;
 const MAX_DELAY_MS = 8000;
+/** Frames; the hub lets 64 be on their way. */
+const ACK_EVERY = 8;
 /** The hub says something every 5 s, whatever its engines do; after this long in silence the line is taken for dead. */
 const SILENCE_MS = 8000;
 
@@ -31,7 +33,7 @@ export function connect(on) {
     socket = mine;
     mine.addEventListener("open", () => {
       heard = performance.now();
-      if (last) send({ resume: last });
+      send({ rows: "columns", ...(last && { resume: last }) });
       if (document.hidden) send({ visible: false });
     });
     mine.addEventListener("message", ({ data }) => {
@@ -66,7 +68,7 @@ export function connect(on) {
     last = { hub: message.hub, n: message.n };
     failures = 0;
     on.phase("live");
-    send({ ack: message.n });
+    if (message.n % ACK_EVERY === 0) send({ ack: message.n });
   }
 
   /** Something is missing: come back without a past, which brings a key. */

@@ -15,6 +15,7 @@
 import { copyState } from "./copy.js";
 import { createHistory, forgetBefore, remember } from "./history.js";
 import { fold } from "./state.js";
+import { opened, packed, Rows } from "./rows.js";
 import { createTape } from "./tape.js";
 
 export const SCHEMA_VERSION = 1;
@@ -31,6 +32,8 @@ function newEngine(id) {
     state: /** @type {State | null} */ (null),
     history: createHistory(),
     tape: createTape(),
+    /** Of its last step. */
+    rows: /** @type {Rows | null} */ (null),
     /** What the hub says of it: {status, reason, detail, load, restartable}. */
     about: /** @type {Json} */ ({ status: "starting", reason: null, detail: null, load: null, restartable: false }),
     clock: { t: 0, at: performance.now() },
@@ -167,9 +170,12 @@ function take(engine, event) {
     engine.seq = event.seq;
   }
   if (!known || event.t >= engine.clock.t) engine.clock = { t: event.t, at: performance.now() };
-  engine.state = fold(engine.state, event);
-  remember(engine.history, event, engine.state);
-  if (engine.state) record(engine, event, engine.state);
+  const kept = event.kind === "step" ? packed(event, engine.rows) : event;
+  const open = opened(kept);
+  if (kept.kind === "step") engine.rows = /** @type {Rows} */ (kept.rows);
+  engine.state = fold(engine.state, open);
+  remember(engine.history, open, engine.state, kept);
+  if (engine.state) record(engine, kept, engine.state);
   return true;
 }
 

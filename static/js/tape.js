@@ -21,6 +21,7 @@
  * @property {Event[]} events
  * @property {number} steps
  * @property {number} bytes
+ * @property {Rows | null} rows of its last step
  *
  * @typedef {{segment: Segment, next: number, column: number, settled: boolean, state: State, t: number}} Cursor
  *   where the folding of a segment stands
@@ -28,13 +29,14 @@
  */
 
 import { copyState } from "./copy.js";
+import { opened, packed, Rows } from "./rows.js";
 import { fold } from "./state.js";
 
 /** At least so many steps are kept, if their bytes allow it. */
 export const STEPS_KEPT = 20_000;
 /** Steps between two keyframes: what showing a step costs at most. */
 export const KEY_EVERY = 256;
-const MAX_BYTES = 128 * 2 ** 20;
+const MAX_BYTES = 256 * 2 ** 20;
 /** Events that the reducer passes over, and that come even when nothing happens. */
 const IDLE = new Set(["beat", "load"]);
 /** What the engine says of a step after the step itself. */
@@ -149,7 +151,7 @@ function wind(cursor, column, settled) {
   const { base, events } = cursor.segment;
   const on = () => {
     const event = events[cursor.next];
-    cursor.state = /** @type {State} */ (fold(cursor.state, event));
+    cursor.state = /** @type {State} */ (fold(cursor.state, opened(event)));
     cursor.t = event.t;
     cursor.next += 1;
     if (event.kind === "step") cursor.column = base + event.step;
@@ -168,16 +170,23 @@ function isAftermath(event) {
 /** @param {Event} event @param {State} state @param {number} base @param {boolean} exact @returns {Segment} one that begins with the state after `event` */
 function segmentOf(event, state, base, exact) {
   const from = base + state.step;
-  return { epoch: event.epoch, base, seq: event.seq, end: event.seq, t: event.t, state, exact, from, to: from, events: [], steps: 0, bytes: weighState(state) };
+  return { epoch: event.epoch, base, seq: event.seq, end: event.seq, t: event.t, state, exact, from, to: from, events: [], steps: 0, bytes: weighState(state), rows: null };
 }
 
 /** @param {Segment} segment @param {Event} event */
 function extend(segment, event) {
   segment.end = event.seq;
   if (IDLE.has(event.kind)) return;
-  segment.events.push(event);
-  segment.bytes += weigh(event);
-  if (event.kind !== "step") return;
+  if (event.kind !== "step") {
+    segment.events.push(event);
+    segment.bytes += weigh(event);
+    return;
+  }
+  const step = packed(event, segment.rows);
+  const rows = /** @type {Rows} */ (step.rows);
+  segment.events.push(step);
+  segment.bytes += weigh({ ...step, rows: null }) + weighRows(rows, segment.rows);
+  segment.rows = rows;
   segment.to = segment.base + event.step;
   segment.steps += 1;
 }
@@ -194,12 +203,15 @@ export function weigh(value) {
   return sum;
 }
 
-/** Lists are of one kind each, and those of a step are long: rows that are all alike, ids, numbers. @param {any[]} list */
+/** Lists are of one kind each. @param {any[]} list */
 function weighList(list) {
   if (typeof list[0] === "number") return 32 + 8 * list.length;
-  const alike = list.length > 0 && "scheduled" in Object(list[0]);
-  if (alike) return 32 + list.length * (8 + weigh(list[0]));
   return list.reduce((sum, each) => sum + weigh(each), 32);
+}
+
+/** Columns, and the names of requests in them, but for those that are shared with the step before. @param {Rows} rows @param {Rows | null} before */
+function weighRows(rows, before) {
+  return 256 + 8 * rows.places(before);
 }
 
 /** Of a keyframe: a word for each of its two lists of blocks (hashes are shared with events), and what is live. @param {State} state */

@@ -88,7 +88,7 @@
  * @property {number} num_decode_tokens
  * @property {number} token_budget
  * @property {string} ended_by
- * @property {Row[]} rows
+ * @property {RowList} rows
  * @property {WaitReason[]} waiting
  * @property {Array<[string, number[]]>} tables
  * @property {Array<[number, string]>} hashed
@@ -99,6 +99,8 @@
  * @property {number} bytes
  * @property {boolean} gated
  * @property {number | null} [device_us]
+ *
+ * @typedef {Iterable<Row> & {length: number}} RowList a list, or in columns (rows.js)
  *
  * @typedef {Object} Row one scheduled request in one step
  * @property {string} request

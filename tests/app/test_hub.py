@@ -32,7 +32,7 @@ def frame(hub: Hub) -> Json:
     hub._tick(time.monotonic())
     sent = hub.frames.get(hub.n)
     assert sent is not None
-    value: Json = json.loads(sent.payload)
+    value: Json = json.loads(sent.payload.raw)
     return value
 
 
@@ -61,7 +61,7 @@ def test_much_at_once_is_told_in_frames_of_bounded_size_and_in_order(hub: Hub, e
         engine.beat()
     hub._tick(time.monotonic())
     sent = [hub.frames.get(n) for n in range(first, hub.n + 1)]
-    payloads = [each.payload for each in sent if each is not None]
+    payloads = [each.payload.raw for each in sent if each is not None]
     assert len(payloads) == hub.n + 1 - first >= 2
     assert all(len(payload) < FRAME_CHARS + 500 for payload in payloads)
     seqs = [event["seq"] for payload in payloads for event in json.loads(payload)["events"]]

@@ -296,3 +296,9 @@ def test_pages_and_json_are_compressed(engine: FakeEngine, client: httpx.Client,
 
 def test_a_recording_is_not_compressed_twice(engine: FakeEngine, client: httpx.Client) -> None:
     assert "content-encoding" not in client.get("/api/recording").headers
+
+
+def test_a_browser_that_looks_for_an_icon_of_its_own_accord_finds_the_pages(server: Running) -> None:
+    answer = httpx.get(f"{server.url}/favicon.ico", follow_redirects=True)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("image/svg+xml")

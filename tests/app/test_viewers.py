@@ -12,7 +12,8 @@ import pytest
 
 from app.settings import Settings, ShareText
 from app.viewers import WINDOW
-from tests.app.fakes import FakeEngine, FakeViewer, Running, row, running, until
+from app.wire import POLICY_VIOLATION, Json, encode
+from tests.app.fakes import WAIT_S, FakeEngine, FakeViewer, Running, open_socket, row, running, until
 
 
 def test_a_new_viewer_gets_one_keyframe_with_hello_and_key(server: Running, engine: FakeEngine) -> None:
@@ -31,6 +32,33 @@ def test_a_viewer_folds_to_the_engines_own_state(server: Running, engine: FakeEn
     engine.finished("R1")
     viewer.take_until(lambda: viewer.states["main"]["finished"])
     assert viewer.states["main"] == engine.state
+
+
+def test_a_viewer_that_asks_for_columns_gets_steps_so_and_all_else_as_it_is(
+    server: Running, engine: FakeEngine
+) -> None:
+    usual, packed = FakeViewer(server), open_socket(f"{server.ws}/ws")
+    packed.send(encode({"rows": "columns"}))
+    usual.take()
+    assert json.loads(packed.recv(timeout=WAIT_S))["key"]
+    engine.arrived("R1")
+    engine.admitted("R1")
+    engine.step(1, row("R1", scheduled=8, computed=8), tables=[["R1", [0]]])
+    usual.take_until(lambda: (state := usual.states["main"]) and state["step"] == 1)
+    listed = [event for frame in usual.frames[1:] for event in frame["events"]]
+    told: list[Json] = []
+    while len(told) < len(listed):
+        told += json.loads(packed.recv(timeout=WAIT_S))["events"]
+    assert told[:-1] == listed[:-1]
+    assert told[-1] == {**listed[-1], "rows": {"length": 1, "columns": row("R1", scheduled=8, computed=8)}}
+
+
+def test_a_viewer_that_asks_for_rows_in_another_shape_is_told_which_there_are(server: Running) -> None:
+    viewer = FakeViewer(server)
+    viewer.send(rows="csv")
+    code, reason = viewer.take_until_closed()
+    assert code == POLICY_VIOLATION
+    assert reason == "the viewer sent a message whose rows is neither list nor columns"
 
 
 def test_a_key_in_mid_stream_equals_the_fold_of_what_came_before(server: Running, engine: FakeEngine) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urljoin
 
-from playwright.sync_api import Browser, BrowserContext, Error, Page
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page
 
 STAGE = {"width": 1280, "height": 720}
 DEFAULTS: dict[str, Any] = {"viewport": STAGE, "color_scheme": "dark"}
@@ -68,6 +68,12 @@ def new_page(browser: Browser, report: Callable[[str], None], options: dict[str,
     context: BrowserContext = browser.new_context(**{**DEFAULTS, **options})
     context.set_default_timeout(TIMEOUT_MS)
     page = context.new_page()
-    page.on("console", lambda message: report(message.text) if message.type == "error" else None)
+    page.on("console", lambda message: report(_fault(message)) if message.type == "error" else None)
     page.on("pageerror", lambda error: report(str(error)))
     return page
+
+
+def _fault(message: ConsoleMessage) -> str:
+    """What it says; of what could not be loaded, whence too."""
+    missing = message.text.startswith("Failed to load resource")
+    return f"{message.text} {message.location['url']}" if missing else message.text

@@ -253,7 +253,7 @@ function ageAlpha(i, { points }) {
 
 /** @param {Point} point @param {KnownView} view */
 function litAlpha({ step }, { lit }) {
-  return !lit.any || lit.column !== null || step.rows.some(({ request }) => lit.requests.has(request)) ? 1 : DIM;
+  return !lit.any || lit.column !== null || [...step.rows].some(({ request }) => lit.requests.has(request)) ? 1 : DIM;
 }
 
 /** @param {Canvas} g @param {Scene} scene @param {Point} point @param {number} alpha @param {boolean} newest @param {Palette} palette */

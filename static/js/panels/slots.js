@@ -69,7 +69,7 @@ export const slots = {
     const column = view.axis.columnAt(x, plot);
     const step = view.history.steps.get(column);
     if (!step || x < plot.left) return null;
-    const row = step.rows.find((each) => each.slot === slot);
+    const row = [...step.rows].find((each) => each.slot === slot);
     if (y >= lines.top && row) return { choice: { kind: "request", id: row.request }, step, row };
     return { choice: { kind: "step", column }, step };
   },
@@ -100,8 +100,8 @@ export const slots = {
           count(step.num_decode_tokens),
           count(step.token_budget),
           `${step.rows.length}/${step.num_slots}`,
-          step.rows.map((row) => `${row.slot}:${requestName(row.request)} ${row.phase} ${row.scheduled}`).join(", "),
-          guessShare(step.rows),
+          [...step.rows].map((row) => `${row.slot}:${requestName(row.request)} ${row.phase} ${row.scheduled}`).join(", "),
+          guessShare([...step.rows]),
           endedWords(step.ended_by),
           marksAfter(column, view),
         ],

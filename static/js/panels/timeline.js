@@ -17,6 +17,7 @@ import { factsOf, factWords, LANE_COLUMNS, laneCells, paceWords } from "../lane_
 import { isLive } from "../lanes.js";
 import { CAP_WORDS, drawAhead, drawBreaks, drawChosenColumn, drawTicks, endCap, hollow, outputShare } from "../marks.js";
 import { createRoll } from "../roll.js";
+import { rowOf } from "../rows.js";
 import { drawBracket, drawFlag, outcomeWords, writeChunk, writeOver, writePace } from "./lane_marks.js";
 import { GUTTER } from "./slots.js";
 
@@ -82,7 +83,7 @@ export const timeline = {
     const near = (/** @type {Lane} */ each) => arrivalOf(each, plot, view) - NEAR <= Math.min(x, plot.right) && x <= endX(each, plot, view) + LABEL;
     const lane = inView.findLast((each) => each.row === row && near(each));
     if (!lane) return null;
-    const mark = view.history.steps.get(column)?.rows.find((each) => each.request === lane.id) ?? null;
+    const mark = rowOf(view.history.steps.get(column), lane.id) ?? null;
     return { choice: { kind: "request", id: lane.id }, lane, mark, column };
   },
 

@@ -1,0 +1,53 @@
+"""Rows in columns read like a list of rows, and what repeats from step to step is kept once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.app.fakes import row
+from tests.browser.test_reducer import call
+
+pytestmark = pytest.mark.browser
+
+ROWS = [row("R1", slot=0, computed=5), row("R2", slot=1, scheduled=9, computed=9, out=0), row("R3", slot=4, computed=7)]
+
+
+def rows(page: Page, script: str) -> Any:
+    return call(page, "rows", f"(() => {{ const list = {ROWS!r}; const rows = m.Rows.of(list); return {script}; }})()")
+
+
+@pytest.mark.parametrize("some", [ROWS, ROWS[:1], []])
+def test_the_list_is_what_it_was_made_of(still: Page, some: list[Any]) -> None:
+    assert call(still, "rows", f"[...m.Rows.of({some!r})]") == some
+
+
+def test_columns_from_the_server_read_as_rows(still: Page) -> None:
+    packed = """{ length: 2, columns: { request: ["R1", "R2"], slot: [0, 1], phase: "decode", scheduled: 1, drafted: 0,
+      accepted: 0, computed: [5, 6], out: 1 } }"""
+    told = [row("R1", slot=0, computed=5), row("R2", slot=1, computed=6)]
+    assert call(still, "rows", f"[...m.Rows.of({packed})]") == told
+    assert call(still, "rows", f"m.rowOf({{ rows: m.Rows.of({packed}) }}, 'R2')") == told[1]
+
+
+def test_one_row_is_found_by_its_request(still: Page) -> None:
+    assert rows(still, "['R1', 'R3', 'R9'].map((id) => m.rowOf({ rows }, id) ?? null)") == [ROWS[0], ROWS[2], None]
+    assert rows(still, "m.rowOf({ rows: list }, 'R2')") == ROWS[1]
+    assert rows(still, "m.rowOf(undefined, 'R2') ?? null") is None
+
+
+def test_lists_that_repeat_are_kept_once(still: Page) -> None:
+    same = """(() => {
+      const again = m.Rows.of(list.map((row) => ({ ...row, computed: row.computed + 1 })), rows);
+      const { request, slot, computed } = again.columns;
+      return [request === rows.columns.request, slot === rows.columns.slot, computed === rows.columns.computed,
+        again.places(rows), again.places(null)];
+    })()"""
+    assert rows(still, same) == [True, True, False, 3, 6 * 3]
+
+
+def test_lists_of_other_requests_are_not_taken_for_the_same(still: Page) -> None:
+    assert rows(still, "[...m.Rows.of(list.slice(1), rows)]") == ROWS[1:]
+    assert rows(still, "[...m.Rows.of([list[0], list[2], list[1]], rows)]") == [ROWS[0], ROWS[2], ROWS[1]]
