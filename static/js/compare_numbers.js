@@ -8,7 +8,7 @@
  */
 
 import { count, duration, plural } from "./format.js";
-import { wasHeld } from "./itl.js";
+import { wasHeld } from "./held.js";
 import { percentile, samplesOf } from "./metrics.js";
 import { startOf } from "./compare_run.js";
 

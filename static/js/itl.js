@@ -16,11 +16,10 @@
  */
 
 import { count, duration, plural, requestName } from "./format.js";
+import { wasHeld } from "./held.js";
 import { oldestColumn, stepNumber } from "./history.js";
 import { noNotes } from "./notes.js";
 
-/** Steps tile the time while there is work; where they do not by more than this, the gate was held in between. */
-const HELD_US = 1000;
 /** How far before the first step asked for the delivery before is looked for: a preempted request waits long. */
 const LOOK_BACK = 1000;
 /** Requests named one by one; more are counted. */
@@ -54,11 +53,6 @@ export function gapsBetween(history, from, to) {
   return gaps;
 }
 
-/** Whether the engine stood still between two steps in a row. @param {Step} before @param {Step} step */
-export function wasHeld(before, step) {
-  return step.start_us - before.start_us - before.wall_us > HELD_US;
-}
-
 /** @param {Open} open */
 function markAll(open) {
   for (const delivery of open.values()) delivery.gated = true;
@@ -80,17 +74,6 @@ function openGaps(open, step, column, lanes) {
     if (out === 0 || lanes.get(request)?.first === column) continue;
     open.set(request, { column, at: step.accepted_us, gated: step.gated });
   }
-}
-
-/** Whether a hand on the gate had a part in the time between two deliveries. @param {History} history @param {number} since column of the one @param {number} column of the other */
-export function handBetween(history, since, column) {
-  let before = history.steps.get(since);
-  for (let at = since + 1; at <= column; at += 1) {
-    const step = history.steps.get(at);
-    if (step?.gated || (before && step && wasHeld(before, step))) return true;
-    before = step;
-  }
-  return false;
 }
 
 /** "R3 · 212 ms since its last token · step 41 prefilled 512 tok of R9" @param {Gap} gap @param {History} history */

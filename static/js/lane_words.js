@@ -6,7 +6,7 @@
 
 import { count, duration, finishWords, NONE, plural, requestName } from "./format.js";
 import { stepNumber } from "./history.js";
-import { handBetween } from "./itl.js";
+import { handBetween } from "./held.js";
 import { laneAt } from "./lanes.js";
 import { outputShare } from "./marks.js";
 

@@ -144,6 +144,12 @@ function whenNear(sections, load) {
   for (const section of sections.values()) observer.observe(section);
 }
 
+/** What reads recordings: most pages never do. Rejects when it cannot be loaded. */
+export async function recordingReader() {
+  const { readRecording, stepsAndNotes } = await import("./recording.js");
+  return { readRecording, stepsAndNotes };
+}
+
 function sorry() {
   const words = document.createElement("p");
   words.className = "error";

@@ -13,7 +13,7 @@
 import { olderSteps, say } from "./controls.js";
 import { backfill, epochAt, oldestColumn, stepNumber } from "./history.js";
 import { count } from "./format.js";
-import { readRecording, stepsAndNotes } from "./recording.js";
+import { recordingReader } from "./later.js";
 
 /** Steps asked for when the page opens, so that a reload does not lose the picture. */
 const BACKFILL = 600;
@@ -58,7 +58,7 @@ export function createTravel({ store, selection, axis, loop, plot }) {
     if (reading.has(engine)) return;
     if (performance.now() > (patientUntil.get(engine) ?? -Infinity)) {
       reading.add(engine);
-      await readPast(engine).finally(() => reading.delete(engine));
+      await readPast(engine).catch(() => null).finally(() => reading.delete(engine)); // the line may be down
     }
     const target = /** @type {typeof wanted} */ (wanted); // another may have been asked for meanwhile
     if (target?.engine !== engine) return; // of another engine, which is asked itself
@@ -155,6 +155,7 @@ export function createTravel({ store, selection, axis, loop, plot }) {
 
 /** Put what the server's ring holds of this epoch on the tape and into the history. @param {Engine} engine */
 async function readPast(engine) {
+  const { readRecording, stepsAndNotes } = await recordingReader();
   const { epoch, history, tape } = engine;
   const older = { steps: /** @type {StepEvent[]} */ ([]), requests: /** @type {Placed[]} */ ([]) };
   /** @type {Object<string, RequestFacts>} */
