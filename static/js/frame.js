@@ -11,6 +11,7 @@
 
 import { byId, find, show, write } from "./dom.js";
 import { canvasZoom } from "./presenter.js";
+import { differs } from "./roll_time.js";
 import { renderTable } from "./table.js";
 
 /** A polite summary for screen readers, at most this often. */
@@ -33,14 +34,19 @@ export function mountPanel(id, panel, page, { timed = false } = {}) {
   const size = { width: 0, height: 0, scale: 1, zoom: 1 };
   let summarised = -Infinity;
   let font = "";
+  let drawn = /** @type {unknown[]} */ ([]); // what the picture depended on
 
   const mounted = {
     id,
     visible: true,
-    /** @param {View} now */
-    draw(now) {
-      const view = /** @type {KnownView} */ (now);
+    /** @param {View} from */
+    draw(from) {
+      const view = /** @type {KnownView} */ (from);
       if (!size.width || !size.height || !view.palette) return;
+      const look = panel.look?.(view);
+      const now = look ? [...look, view.palette, size.width, size.height] : [];
+      if (look && !differs(now, drawn)) return;
+      drawn = now;
       say(empty, panel.empty(view));
       g.setTransform(size.scale, 0, 0, size.scale, 0, 0);
       g.fillStyle = view.palette.well;
@@ -65,6 +71,7 @@ export function mountPanel(id, panel, page, { timed = false } = {}) {
   panel.mount?.(root, page);
   watchSize(canvas, size, () => {
     font = ""; // a canvas of another size begins anew, empty
+    drawn = [];
     page.loop.invalidateNow();
   });
   const watch = (/** @type {IntersectionObserverEntry[]} */ entries) => {

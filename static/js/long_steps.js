@@ -7,7 +7,7 @@
  */
 
 import { duration } from "./format.js";
-import { write } from "./marks.js";
+import { drawText } from "./marks.js";
 
 /** A step is long when it takes so many times the median of those in view. */
 const LONG = 5;
@@ -57,7 +57,7 @@ export function drawLongSteps(g, plot, y, { axis, history, palette }) {
     if (x < plot.left || taken.some(([left, right]) => start < right && end > left)) continue;
     taken.push([start, end]);
     g.textAlign = flip ? "right" : "left";
-    write(g, text, flip ? x - CLOCK - 3 : x + CLOCK + 3, y, palette);
+    drawText(g, text, flip ? x - CLOCK - 3 : x + CLOCK + 3, y, palette);
     drawClock(g, x, y, palette);
   }
 }

@@ -137,7 +137,7 @@ export function drawChosenColumn(g, plot, top, bottom, { axis, lit, palette }) {
 }
 
 /** Words that stay legible over lines. @param {Canvas} g @param {string} words @param {number} x @param {number} y @param {Palette} palette */
-export function write(g, words, x, y, palette) {
+export function drawText(g, words, x, y, palette) {
   g.strokeStyle = palette.well;
   g.lineWidth = 4;
   g.lineJoin = "round";

@@ -274,6 +274,8 @@
  * @property {(root: HTMLElement, page: Page) => void} [mount]
  * @property {(view: KnownView) => string | null} empty
  * @property {(g: Canvas, size: Size, view: KnownView) => void} draw
+ * @property {(view: KnownView) => unknown[] | null} [look] what the picture depends on besides palette and size, where it
+ *   seldom changes: it is drawn anew only when one of these has. null: always
  * @property {(x: number, y: number, view: KnownView, size: Size) => any} [hit]
  * @property {(hit: any, view: KnownView) => string} [hint]
  * @property {(root: HTMLElement, view: KnownView) => void} [detail]

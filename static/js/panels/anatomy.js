@@ -6,7 +6,7 @@
  * @import {Canvas, CanvasPanel, KnownView, Palette, Plot, Size, Step} from "../types.js"
  */
 
-import { find } from "../dom.js";
+import { find, write } from "../dom.js";
 import { explainStep } from "../explain.js";
 import { count, duration, percent, plural } from "../format.js";
 import { lastSteps } from "../history.js";
@@ -63,14 +63,14 @@ export const anatomy = {
     const column = view.choice?.kind === "step" ? view.choice.column : NaN;
     const chosen = view.history.steps.get(column);
     const steps = chosen ? [chosen] : measured(view);
-    find(root, ".detail").textContent = chosen ? explainStep(chosen, view.history.notes.get(column)) + busyWords(steps) : averageWords(steps);
+    write(find(root, ".detail"), chosen ? explainStep(chosen, view.history.notes.get(column)) + busyWords(steps) : averageWords(steps));
     const parts = sums(steps);
     for (const phase of PHASES) {
       const line = find(root, `[data-phase="${phase}"]`);
       const { us, share, scope } = parts[phase];
-      find(line, ".us").textContent = duration(steps.length ? us : null);
-      find(line, ".share").textContent = percent(steps.length ? share : null);
-      find(line, ".scope").textContent = scope;
+      write(find(line, ".us"), duration(steps.length ? us : null));
+      write(find(line, ".share"), percent(steps.length ? share : null));
+      write(find(line, ".scope"), scope);
     }
   },
 

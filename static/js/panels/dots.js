@@ -7,6 +7,7 @@
  * @import {Targets} from "../targets.js"
  *
  * @typedef {{kind: string, targets: Targets, gaps: import("../gap_window.js").GapWindow}} Lens which class ("" is all), the targets, and the gaps as far as they are worked out
+ * @typedef {Required<Omit<CanvasPanel, "detail" | "gutter" | "mount">>} Picture
  * @typedef {{top: number, bottom: number}} Band
  * @typedef {{name: keyof Timings, label: string, hue: "prefill" | "decode" | "fg"}} Timing
  */
@@ -31,13 +32,18 @@ const GAP = 10;
 /** A target further above the dots than this is only named, lest it flatten them. */
 const NEAR = 1.6;
 
-/** @param {Lens} lens read at each drawing @returns {Required<Omit<CanvasPanel, "detail" | "gutter" | "mount">>} */
+/** @param {Lens} lens read at each drawing @returns {Picture} */
 export function createDots(lens) {
   return {
     empty(view) {
       if (!view.state) return view.why;
       if (windowOf(view.history, view.until, lens.kind).length) return null;
       return lens.kind ? `No request of the class "${lens.kind}" has finished yet.` : "No request has finished yet.";
+    },
+
+    look({ history, until, choice, why }) {
+      if (!history || (choice && choice.kind !== "request")) return null;
+      return [history.finished, history.finished.length, history.finished.at(-1), history.epoch, until, choice, why, lens.kind, lens.targets];
     },
 
     draw(g, size, view) {

@@ -55,6 +55,8 @@ export function createGaps(lens) {
       return hasGap(view, lens) ? null : "No gap between two tokens of a request yet; those held by the gate are left out.";
     },
 
+    look: () => null, // every step changes it
+
     draw(g, size, view) {
       if (!view.state) return;
       const plot = plotOf(size);

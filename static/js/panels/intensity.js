@@ -11,11 +11,11 @@
  */
 
 import { keepDrafts } from "../drafts.js";
-import { byId, field, find } from "../dom.js";
+import { byId, field, find, write } from "../dom.js";
 import { fillNumbers, fillOptions, mountPicker, readNumbers, showWrong } from "../fields.js";
 import { count, decadeWords, perByte, percent, plural, quantity } from "../format.js";
 import { mountPanel } from "../frame.js";
-import { write } from "../marks.js";
+import { drawText } from "../marks.js";
 import { DEVICES, MODELS } from "../shapes.js";
 import { writeSteps } from "../steps.js";
 import { decodeIntensity, evenTokens, kvBytesPerToken, prefillIntensity, ridgeOf, sequencesToReach } from "../sums.js";
@@ -165,7 +165,7 @@ function panelOf(sumNow, offer) {
     detail(root, view) {
       offer(view);
       const sum = sumNow();
-      find(root, ".detail").textContent = sum ? adviceOf(sum) : "";
+      write(find(root, ".detail"), sum ? adviceOf(sum) : "");
     },
     summary() {
       const sum = sumNow();
@@ -250,8 +250,8 @@ function drawRidge(g, plot, ridge, palette) {
 function sayRidge(g, plot, ridge, palette) {
   const y = plot.y(ridge);
   g.textAlign = "left";
-  write(g, `ridge ${perByte(ridge)}: the device computes above`, plot.left + 6, y - 9, palette);
-  write(g, "and waits for memory below", plot.left + 6, y + 10, palette);
+  drawText(g, `ridge ${perByte(ridge)}: the device computes above`, plot.left + 6, y - 9, palette);
+  drawText(g, "and waits for memory below", plot.left + 6, y + 10, palette);
 }
 
 /** @param {Canvas} g @param {Plane} plot @param {Curve} curve @param {Palette} palette */
@@ -278,5 +278,5 @@ function drawMark(g, plot, { name, hue, at, mark }, tokens, palette) {
   g.stroke();
   const late = x > (plot.left + plot.right) / 2;
   g.textAlign = late ? "right" : "left";
-  write(g, `${name} ${perByte(at(tokens))}`, late ? x - 10 : x + 10, y - 12, palette);
+  drawText(g, `${name} ${perByte(at(tokens))}`, late ? x - 10 : x + 10, y - 12, palette);
 }

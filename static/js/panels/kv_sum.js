@@ -12,7 +12,7 @@
  */
 
 import { keepDrafts } from "../drafts.js";
-import { byId, field, find } from "../dom.js";
+import { byId, field, find, write } from "../dom.js";
 import { fillNumbers, fillOptions, mountPicker, readNumbers, showWrong } from "../fields.js";
 import { count, plural } from "../format.js";
 import { mountPanel } from "../frame.js";
@@ -155,7 +155,7 @@ function panelOf(sumNow, offer) {
     detail(root, view) {
       offer(view);
       const sum = sumNow();
-      find(root, ".detail").textContent = sum ? adviceOf(sum) : "";
+      write(find(root, ".detail"), sum ? adviceOf(sum) : "");
     },
     summary() {
       const sum = sumNow();

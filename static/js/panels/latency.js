@@ -79,10 +79,11 @@ export function mountLatency(page) {
     gutter: GUTTER,
     detail: (node, view) => view.history && writeAll(node, kind, view, lens, settings.view),
     empty: (view) => shown().empty(view),
-    draw(g, size, view) {
+    look(view) {
       if (view.history) lens.gaps.follow(view.history, view.column);
-      shown().draw(g, size, view);
+      return shown().look(view);
     },
+    draw: (g, size, view) => shown().draw(g, size, view),
     hit: (x, y, view, size) => shown().hit(x, y, view, size),
     hint: (hit, view) => shown().hint(hit, view),
     summary: (view) => shown().summary(view),
@@ -110,10 +111,10 @@ function writeAll(root, select, view, lens, picture) {
     if (within) writeWithin(within, samples, targetFor(targets, name));
   }
   writeLine(find(root, '[data-timing="itl"]'), percentilesOf(windowTally(view, lens), RANKS));
-  find(root, "[data-goodput]").textContent = goodputWords(goodput(shown, targets), targets);
+  write(find(root, "[data-goodput]"), goodputWords(goodput(shown, targets), targets));
   offerClasses(select, view, kind);
   const longest = picture === "gaps" ? longestWords(view, lens) : null;
-  find(root, ".detail").textContent = [longest, windowWords(shown, kind), TARGET_RULES, kind && CLASS_RULES].filter(Boolean).join(" ");
+  write(find(root, ".detail"), [longest, windowWords(shown, kind), TARGET_RULES, kind && CLASS_RULES].filter(Boolean).join(" "));
 }
 
 /** @param {HTMLElement} line @param {{n: number, ranks: Array<number | null>}} percentiles at RANKS */

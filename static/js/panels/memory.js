@@ -11,10 +11,10 @@
  * @typedef {ReturnType<typeof sumOf>} Sum
  */
 
-import { find } from "../dom.js";
+import { find, write } from "../dom.js";
 import { bytesText, count, percent, plural } from "../format.js";
 import { epochAt } from "../history.js";
-import { hollow, write } from "../marks.js";
+import { drawText, hollow } from "../marks.js";
 import { meanTokens, memoryOf, moreThatFit, poolOf, reservedOf } from "../memory.js";
 
 const LEFT = 62;
@@ -48,9 +48,9 @@ export const memory = {
   detail(root, view) {
     const known = this.empty(view) === null;
     const sum = known ? sumOf(view) : null;
-    for (const [name, words] of Object.entries(sum ? figuresOf(sum) : {})) find(root, `[data-figure="${name}"]`).textContent = words;
-    find(root, "[data-paging]").textContent = sum ? pagingWords(sum) : "";
-    find(root, ".detail").textContent = known ? view.hello.memory.sum_text : "";
+    for (const [name, words] of Object.entries(sum ? figuresOf(sum) : {})) write(find(root, `[data-figure="${name}"]`), words);
+    write(find(root, "[data-paging]"), sum ? pagingWords(sum) : "");
+    write(find(root, ".detail"), known ? view.hello.memory.sum_text : "");
   },
 
   summary(view) {
@@ -163,7 +163,7 @@ function drawBar(g, { name, words, top, parts }, palette) {
   g.fillStyle = palette.fg;
   g.fillText(name, LEFT - 8, top + BAR / 2);
   g.textAlign = "left";
-  write(g, words, LEFT, top - WORDS / 2, palette);
+  drawText(g, words, LEFT, top - WORDS / 2, palette);
   for (const part of parts) if (part.bytes > 0) drawPart(g, part, top, palette);
 }
 

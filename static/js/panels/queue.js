@@ -5,7 +5,7 @@
  * @import {History, KnownView, Page, RequestFacts, Twin, View} from "../types.js"
  */
 
-import { byId, find } from "../dom.js";
+import { byId, find, write } from "../dom.js";
 import { count, duration, plural, requestName, waitWords } from "../format.js";
 import { stepNumber } from "../history.js";
 import { laneAt } from "../lanes.js";
@@ -25,7 +25,7 @@ export function mountQueue(page) {
     visible: true,
     refresh(view) {
       const rows = view.state ? rowsOf(/** @type {KnownView} */ (view)) : [];
-      empty.textContent = emptyWords(view, rows);
+      write(empty, emptyWords(view, rows));
       empty.hidden = rows.length > 0;
       table.hidden = rows.length === 0;
       showDecision(decided, view);
@@ -57,8 +57,8 @@ function showDecision(node, { state, choice }) {
   if (!reason?.source) return;
   const [words, line] = node.children;
   const text = `${requestName(id)}: ${waitWords(reason)}. Decided in`;
-  if (words.textContent !== text) words.textContent = text;
-  if (line.textContent !== reason.source) line.textContent = reason.source;
+  write(words, text);
+  write(line, reason.source);
 }
 
 /** Who waits, and who is in prefill. @param {KnownView} view @returns {Twin["rows"]} */
@@ -119,7 +119,7 @@ function writeLines(list, lines) {
   while (list.children.length > lines.length) list.lastElementChild?.remove();
   lines.forEach((line, i) => {
     const item = list.children[i] ?? list.appendChild(document.createElement("li"));
-    if (item.textContent !== line) item.textContent = line;
+    write(item, line);
   });
   list.hidden = lines.length === 0;
 }

@@ -10,7 +10,7 @@
  */
 
 import { percent, plural, quantity } from "../format.js";
-import { write } from "../marks.js";
+import { drawText } from "../marks.js";
 import { roofAt } from "../roofline.js";
 
 /** What the vendor says of this device, and how much of it was measured. @param {Roofs} roofs @param {Sheet} sheet */
@@ -42,5 +42,5 @@ export function drawSheet(g, { sheet, left, right, top, across, x, y }, palette)
   g.restore();
   g.fillStyle = palette.muted;
   g.textAlign = "left";
-  write(g, "data sheet", left + 32, top + 8, palette);
+  drawText(g, "data sheet", left + 32, top + 8, palette);
 }

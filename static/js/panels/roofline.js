@@ -11,10 +11,10 @@
  */
 
 import { sheetOf } from "../data_sheets.js";
-import { find } from "../dom.js";
+import { find, write } from "../dom.js";
 import { count, decadeWords, duration, perByte, percent, plural, quantity } from "../format.js";
 import { epochAt } from "../history.js";
-import { write } from "../marks.js";
+import { drawText } from "../marks.js";
 import { countAbove, pointOf, roofAt, roofsOf, trailOf } from "../roofline.js";
 import { aboveWords, drawSheet, sheetWords } from "./roof_sheet.js";
 
@@ -61,12 +61,12 @@ export const roofline = {
   detail(root, view) {
     const roofs = roofsOf(view.hello);
     const point = roofs && subjectOf(view);
-    find(root, "[data-ridge]").textContent = roofs ? ridgeWords(roofs) + sheetWords(roofs, sheetOf(view.hello)) : "";
-    find(root, "[data-above]").textContent = roofs ? aboveWords(countAbove(trailOf(view.history, view.column, view.hello), roofs)) : "";
+    write(find(root, "[data-ridge]"), roofs ? ridgeWords(roofs) + sheetWords(roofs, sheetOf(view.hello)) : "");
+    write(find(root, "[data-above]"), roofs ? aboveWords(countAbove(trailOf(view.history, view.column, view.hello), roofs)) : "");
     writeBar(find(root, '[data-roof="bandwidth"]'), point, point ? point.bytesPerS / roofs.bytesPerS : null);
     writeBar(find(root, '[data-roof="maths"]'), point, point ? point.flops / roofs.flops : null);
-    find(root, "[data-of]").textContent = point ? `step ${count(point.step.step)}, ${KIND_WORDS[point.kind]}${point.gated ? " · gated" : ""}` : "no step";
-    find(root, ".detail").textContent = point ? detailWords(point, roofs) : "";
+    write(find(root, "[data-of]"), point ? `step ${count(point.step.step)}, ${KIND_WORDS[point.kind]}${point.gated ? " · gated" : ""}` : "no step");
+    write(find(root, ".detail"), point ? detailWords(point, roofs) : "");
   },
 
   summary(view) {
@@ -178,7 +178,7 @@ function writeBar(root, point, share) {
   const most = Math.max(1, share ?? 0);
   root.dataset.kind = point?.kind ?? "";
   root.classList.toggle("gated", point?.gated ?? false);
-  find(root, "b").textContent = percent(share);
+  write(find(root, "b"), percent(share));
   find(root, ".fill").style.width = `${(100 * (share ?? 0)) / most}%`;
   find(root, ".peak").style.left = `${100 / most}%`;
 }
@@ -239,11 +239,11 @@ function sayRoofs(g, { roofs, left, right, bottom, x, y }, palette) {
   g.fillStyle = palette.muted;
   g.fillRect(Math.round(ridge), y(roofs.flops), 1, bottom - y(roofs.flops));
   g.textAlign = "right";
-  write(g, `maths ${quantity(roofs.flops)}FLOP/s`, right - 2, y(roofs.flops) - 10, palette);
+  drawText(g, `maths ${quantity(roofs.flops)}FLOP/s`, right - 2, y(roofs.flops) - 10, palette);
   g.textAlign = "left";
-  write(g, `memory ${quantity(roofs.bytesPerS)}B/s`, left + 4, Math.min(y(roofAt(roofs, roofs.ridge / 6)) - 12, bottom - 24), palette);
+  drawText(g, `memory ${quantity(roofs.bytesPerS)}B/s`, left + 4, Math.min(y(roofAt(roofs, roofs.ridge / 6)) - 12, bottom - 24), palette);
   g.textAlign = "center";
-  write(g, `ridge ${perByte(roofs.ridge)}`, ridge, bottom - 8, palette);
+  drawText(g, `ridge ${perByte(roofs.ridge)}`, ridge, bottom - 8, palette);
 }
 
 /** @param {number} i @param {Scene} scene */

@@ -14,7 +14,7 @@
 import { count, endedWords, duration, NONE, plural, requestName } from "../format.js";
 import { drawFlags } from "../flags.js";
 import { lastSteps } from "../history.js";
-import { drawAhead, drawBreaks, drawChosenColumn, drawTicks, endCap, outputShare, write } from "../marks.js";
+import { drawAhead, drawBreaks, drawChosenColumn, drawText, drawTicks, endCap, outputShare } from "../marks.js";
 import { drawLongSteps } from "../long_steps.js";
 import { quietWords } from "../quiet.js";
 import { createRoll } from "../roll.js";
@@ -252,7 +252,7 @@ function drawQuiet(g, plot, lines, { axis, store, last, quietMs, palette }) {
   g.strokeRect(Math.max(plot.left, x) + 0.5, 0.5, plot.right - Math.max(plot.left, x), lines.bottom - 1);
   g.setLineDash([]);
   g.textAlign = "right";
-  write(g, quietWords(quietMs), plot.right - 6, BUDGET - 9, palette);
+  drawText(g, quietWords(quietMs), plot.right - 6, BUDGET - 9, palette);
 }
 
 /** @param {KnownView} view */

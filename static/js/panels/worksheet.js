@@ -13,7 +13,7 @@
 
 import { requestTimings } from "../controls.js";
 import { keepDrafts } from "../drafts.js";
-import { byId, field, find } from "../dom.js";
+import { byId, field, find, write } from "../dom.js";
 import { fillNumbers, fillOptions, mountPicker, readNumbers, showWrong } from "../fields.js";
 import { count, milliseconds, NONE, percent, requestName } from "../format.js";
 import { mountPanel } from "../frame.js";
@@ -40,9 +40,9 @@ export function mountWorksheet(page) {
   function reckon() {
     const { values, wrong } = readNumbers(form);
     showWrong(error, wrong);
-    if (picker.value === "") note.textContent = "";
+    if (picker.value === "") write(note, "");
     sheet = wrong ? null : sheetOf(/** @type {any} */ (values), factorsOf(form));
-    write(root, form, sheet);
+    writeSheet(root, form, sheet);
     page.loop.invalidateNow();
   }
 
@@ -53,7 +53,7 @@ export function mountWorksheet(page) {
     const { queue_us, prefill_us, tpot_us } = sample.timings;
     const parts = { queue: queue_us ?? 0, prefill: prefill_us ?? 0, other: 0, tpot: tpot_us ?? 0 };
     fillNumbers(form, { ...Object.fromEntries(Object.entries(parts).map(([name, us]) => [name, inMs(us)])), tokens: sample.tokens });
-    note.textContent = sample.timings.gated_us > 0 ? "Held by the gate: its times are no measurements." : "";
+    write(note, sample.timings.gated_us > 0 ? "Held by the gate: its times are no measurements." : "");
     const told = await requestTimings(id);
     if (picker.value === id && told) fillNumbers(form, { other: inMs((told.ingress_us ?? 0) + (told.egress_us ?? 0)) });
   }
@@ -82,7 +82,7 @@ export function mountWorksheet(page) {
     const { choice } = view;
     const chosen = choice?.kind === "request" ? all.find(({ id }) => id === choice.id) : undefined;
     take.hidden = !chosen || picker.value === chosen.id;
-    if (chosen) take.textContent = `Take ${requestName(chosen.id)}`;
+    if (chosen) write(take, `Take ${requestName(chosen.id)}`);
     const found = all.filter((each, i) => i >= all.length - OFFERED || each === chosen).reverse();
     const key = found.map(({ id }) => id).join();
     if (key === offered) return;
@@ -115,21 +115,21 @@ const ms = (/** @type {number} */ value) => milliseconds(value * 1000);
 const withUnit = (/** @type {keyof Parts} */ part, /** @type {number} */ value) => (part === "tokens" ? count(value) : `${ms(value)} ms`);
 
 /** @param {HTMLElement} root @param {HTMLFormElement} form @param {Sheet | null} sheet */
-function write(root, form, sheet) {
+function writeSheet(root, form, sheet) {
   PARTS.forEach((part, i) => {
     const line = find(root, `[data-part="${part}"]`);
     const slider = field(form, `x_${part}`);
     const asIf = sheet ? withUnit(part, sheet.changed[part]) : NONE;
-    find(line, ".as-if").textContent = asIf;
+    write(find(line, ".as-if"), asIf);
     line.classList.toggle("turned", Number(slider.value) !== 1);
     slider.setAttribute("aria-valuetext", `times ${Number(slider.value)}, ${asIf}`);
-    find(line, ".half-first").textContent = sheet ? `${ms(sheet.halved[i].first)} ms` : NONE;
-    find(line, ".half-last").textContent = sheet ? `${ms(sheet.halved[i].last)} ms` : NONE;
+    write(find(line, ".half-first"), sheet ? `${ms(sheet.halved[i].first)} ms` : NONE);
+    write(find(line, ".half-last"), sheet ? `${ms(sheet.halved[i].last)} ms` : NONE);
   });
   find(root, "[data-reset]").hidden = !sheet?.turned;
   for (const which of /** @type {const} */ (["first", "last"])) {
-    find(root, `[data-${which}]`).textContent = sheet ? `${ms(sheet.now[which])} ms` : NONE;
-    find(root, `[data-${which}-as-if]`).textContent = sheet?.turned ? changeWords(sheet.now[which], sheet.asIf[which]) : "";
+    write(find(root, `[data-${which}]`), sheet ? `${ms(sheet.now[which])} ms` : NONE);
+    write(find(root, `[data-${which}-as-if]`), sheet?.turned ? changeWords(sheet.now[which], sheet.asIf[which]) : "");
   }
 }
 
@@ -178,7 +178,7 @@ function panelOf(sheetNow, offer) {
     detail(root, view) {
       offer(view);
       const sheet = sheetNow();
-      find(root, ".detail").textContent = sheet ? adviceOf(sheet) : "";
+      write(find(root, ".detail"), sheet ? adviceOf(sheet) : "");
     },
     summary: () => summaryOf(sheetNow()),
     twin() {
