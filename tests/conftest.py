@@ -24,6 +24,14 @@ settings.register_profile("ci", settings.get_profile("default"), derandomize=Tru
 settings.register_profile("soak", settings.get_profile("default"), max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default"))
 
+DEAR = ("test_kernels", "test_greedy_equality", "test_quantized_cache", "test_gpu_check")  # a quarter minute and more
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The dear ones first: one of them at the end would leave a worker alone with it."""
+    items.sort(key=lambda item: item.path.stem not in DEAR)
+
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 

@@ -27,7 +27,7 @@ from tests.engine.real import RealEngine
 from tests.engine.tiny import write_folder
 
 NEAR_TIE = 0.1  # nats between the two tokens
-MAX_NEAR_TIES = 6  # of 20 prompts × 32 tokens; a run by hand had 4, the widest 0.014 nats
+NEAR_TIES = 0.3  # per prompt of 32 tokens, at most; a run by hand had 4 in 20 prompts, the widest 0.014 nats
 PROMPTS = [[(7 * i + n) % 250 for i in range(length)] for n, length in enumerate((40, 12, 33, 21, 40))]
 SMALL = {"block_size": 4, "num_blocks": 64, "max_num_seqs": 4}
 DTYPES = pytest.mark.parametrize("dtype", ["int8", "fp8"])
@@ -98,12 +98,19 @@ def gap_at_the_first_difference(loaded: Loaded, one: Request, other: Request) ->
 
 
 @pytest.mark.model
-def test_twenty_prompts_of_the_real_model_cold_and_warm(loaded: Loaded):
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        pytest.param(slice(1, None, 2), id="ten"),  # the longest, some with a long beginning in common, some short
+        pytest.param(slice(None), id="twenty", marks=pytest.mark.soak),
+    ],
+)
+def test_prompts_of_the_real_model_cold_and_warm(loaded: Loaded, chosen: slice):
     engine = RealEngine(loaded, kv_cache_dtype="int8", num_blocks=1024)
-    prompts = [reference.prompt_token_ids for reference in read_fixture()]
+    prompts = [reference.prompt_token_ids for reference in read_fixture()[chosen]]
     cold, warm = engine.run(prompts, 32), engine.run(prompts, 32)
     differing = [(a, b) for a, b in zip(cold, warm, strict=True) if a.output_token_ids != b.output_token_ids]
-    assert len(differing) <= MAX_NEAR_TIES
+    assert len(differing) <= NEAR_TIES * len(prompts)
     for one, other in differing:
         assert gap_at_the_first_difference(loaded, one, other) < NEAR_TIE
     assert all(r.num_cached_tokens == (r.num_prompt_tokens - 1) // 16 * 16 for r in warm)
