@@ -63,7 +63,9 @@ def test_a_clients_first_token_is_never_earlier_than_the_engines(shared: Served)
         timings = json.loads(last.removeprefix("data: "))["stepscope"]
         assert first
         assert seen_us >= timings["ttft_us"]
-        assert seen_us >= timings["ingress_us"] + timings["ttft_us"] + timings["egress_us"] - 1000
+        heard_us = timings["ingress_us"] + timings["ttft_us"]
+        assert seen_us >= heard_us - 1  # rounded
+        assert seen_us >= heard_us + timings["egress_us"] - 50_000  # the server may wake up after its client
         shares.append(seen_us - timings["ttft_us"])
     assert sorted(shares)[4] < 50_000
 
