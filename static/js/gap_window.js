@@ -8,7 +8,7 @@
  * @import {Gap} from "./itl.js"
  * @import {History, Step} from "./types.js"
  *
- * @typedef {{step: Step, gaps: Gap[], tally: Map<number, number> | null}} Known `tally`: once it was asked for
+ * @typedef {{step: Step, gaps: Gap[], tally: Map<number, number> | null}} Known `tally`: once it was asked for, or heard live
  * @typedef {ReturnType<typeof createGapWindow>} GapWindow
  */
 
@@ -65,7 +65,12 @@ export function createGapWindow() {
     follow(history, to) {
       let from = to + 1;
       while (from > to - AT_ONCE && history.steps.has(from - 1) && isNew(history, from - 1)) from -= 1;
-      if (from <= to) learn(history, from, to);
+      if (from > to) return;
+      learn(history, from, to);
+      for (let column = from; column <= to; column += 1) {
+        const found = known.get(column);
+        if (found) found.tally ??= tallyOf(found.gaps);
+      }
     },
     /**
      * By step, newest first: its column and its gaps.

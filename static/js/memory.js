@@ -5,7 +5,7 @@
  * @import {HelloFacts, State} from "./types.js"
  */
 
-import { poolUse } from "./metrics.js";
+import { poolUse } from "./pool_use.js";
 
 /**
  * The device's memory as parts that add up to `total`; `rest` is everything else on it, free memory included. What is

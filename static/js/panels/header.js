@@ -12,7 +12,7 @@ import { count, duration, milliseconds, percent, plural, rate, statusWords } fro
 import { newestSteps, stepNumber } from "../history.js";
 import { quietWords } from "../quiet.js";
 import { windowSamples } from "../latency_window.js";
-import { brokenInvariant, byHand, percentile, poolUse, rates, RATE_WINDOW_US } from "../metrics.js";
+import { brokenInvariant, byHand, percentile, rates, RATE_WINDOW_US } from "../metrics.js";
 
 /** @param {Pick<Page, "loop">} page */
 export function mountHeader(page) {
@@ -107,16 +107,16 @@ function showFigures(parts, { engine, state, store, history, column, until }) {
   write(parts.running, count(state?.queues.running.length));
   write(parts["running-of"], state ? `of ${count(state.config.max_num_seqs)} slots` : "slots");
   write(parts.waiting, count(state?.queues.waiting.length));
-  const use = state && poolUse(state);
+  const pool = state?.blocks.counts;
   write(parts.where, history && state ? `step ${count(stepNumber(history, column))}` : "");
-  write(parts.kv, percent(use?.usage));
-  write(parts["kv-of"], use ? `${count(use.referenced)}/${count(use.total)} blocks` : "of blocks");
+  write(parts.kv, percent(pool && pool.total ? pool.referenced / pool.total : null));
+  write(parts["kv-of"], pool ? `${count(pool.referenced)}/${count(pool.total)} blocks` : "of blocks");
   showMedian(parts, "ttft", history, until);
   showMedian(parts, "tpot", history, until);
   const broken = state && brokenInvariant(state);
-  parts.invariant.dataset.ok = String(broken === null);
+  if (parts.invariant.dataset.ok !== String(broken === null)) parts.invariant.dataset.ok = String(broken === null);
   write(parts.invariant, !state ? "–" : broken === null ? "holds" : "broken");
-  parts.invariant.title = broken ?? "";
+  if (parts.invariant.title !== (broken ?? "")) parts.invariant.title = broken ?? "";
 }
 
 /** @param {Parts} parts @param {"ttft" | "tpot"} name @param {History | null} history @param {number} until */

@@ -15,7 +15,7 @@ import { createCells } from "../kv_cells.js";
 import { createFill, ownersOf, readFill } from "../kv_fill.js";
 import { createTiles, MOST_CELLS, readTiles, tileSize } from "../kv_tiles.js";
 import { blockWords, detailWords, filledShare, rangeWords, stateWord, tileWords } from "../kv_words.js";
-import { poolUse } from "../metrics.js";
+import { poolUse } from "../pool_use.js";
 
 const cells = createCells();
 const mosaic = createTiles();
