@@ -14,6 +14,8 @@ import { ownerHue } from "./owners.js";
 
 /** How strong a mark is that is not lit while something else is. */
 const DIM = 0.25;
+/** A dot is a round-capped line of hardly any length: with none at all a path of one dot would not be drawn. */
+const POINT = 0.01;
 
 /** What the slots do in one step, from x = 0 to px. @param {Paper} g @param {Lines} lines @param {Step} step @param {number} px @param {KnownView} view */
 export function drawSlots(g, lines, step, px, view) {
@@ -37,7 +39,7 @@ function newMarks() {
 function collect(marks, x, lines, step, px, { axis, byOwner, lit }) {
   const busy = new Set(step.skipped);
   const width = Math.max(1, px - 1);
-  const reach = axis.timed ? Math.max(0, width - dotSize(width, lines.height)) / 2 : 0; // in time a dot lasts as long as its step
+  const reach = Math.max(POINT, axis.timed ? width - dotSize(width, lines.height) : 0) / 2; // in time a dot lasts as long as its step
   const middle = (/** @type {number} */ slot) => lines.top + (slot + 0.5) * lines.height;
   for (const row of step.rows) {
     busy.add(row.slot);
@@ -49,7 +51,7 @@ function collect(marks, x, lines, step, px, { axis, byOwner, lit }) {
       ((dim ? marks.dimPrefill : marks.prefill)[hue] ??= new Path2D()).rect(x, y - height / 2, width, height);
     } else {
       const path = ((dim ? marks.dimDecode : marks.decode)[hue] ??= new Path2D());
-      path.moveTo(x + width / 2 - reach, y); // a dot is a round-capped line of no length
+      path.moveTo(x + width / 2 - reach, y);
       path.lineTo(x + width / 2 + reach, y);
       if (row.drafted && !dim) collectGuesses(marks, row, x, width, y, lines.height);
     }
