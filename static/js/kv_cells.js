@@ -182,14 +182,17 @@ function tinyInk({ kind, full, owner, prompt }, ink) {
   return kind === CACHED ? ink.cached : ink.free;
 }
 
-/** Filled from the bottom: prompt tokens first, generated ones above; by owner in one hue, solid and dotted. @param {Pixels} pixels @param {number} x @param {number} y @param {number} side @param {Cell} cell @param {Ink} ink @param {number} line */
+/** Filled from the bottom: prompt tokens solid, generated ones with holes above; by owner in one hue, solid and dotted. @param {Pixels} pixels @param {number} x @param {number} y @param {number} side @param {Cell} cell @param {Ink} ink @param {number} line */
 function paintHeld(pixels, x, y, side, { full, owner, prompt, shared }, ink, line) {
   const inner = side - 2 * line;
   const bottom = y + line + inner;
   const hue = owner ? ink[`owner${owner - 1}`] : null;
   pixels.rect(x + line, bottom - prompt, inner, prompt, hue ?? ink.prefill);
   if (hue) pixels.dots(x + line, bottom - full, inner, full - prompt, hue, 2 * line);
-  else pixels.rect(x + line, bottom - full, inner, full - prompt, ink.decode);
+  else {
+    pixels.rect(x + line, bottom - full, inner, full - prompt, ink.decode);
+    pixels.holes(x + line, bottom - full, inner, full - prompt, ink.well, 2 * line);
+  }
   if (shared) pixels.outline(x, y, side, side, ink.cached, 2 * line);
   else pixels.outline(x, y, side, side, hue ?? (prompt < full ? ink.decode : ink.prefill), line);
 }

@@ -183,8 +183,9 @@ function drawCell(g, cell, view, cached, numbered) {
   if ((index + 1) * size <= cached) drawHead(g, x, y, width, Math.max(3, Math.round(height * 0.2)), palette);
   hollow(g, x, y, width, height, shared ? palette.cached : prompt < tokens ? inks.answerLine : inks.promptLine);
   if (shared && width >= 10) hollow(g, x + 1, y + 1, width - 2, height - 2, palette.cached);
-  const colour = tokens * 2 > size && !view.byOwner ? palette.onAccent : palette.fg;
-  if (numbered) drawWords(g, cell, colour, shared ? `×${refs[block]}` : "", view);
+  const onFill = tokens * 2 > size && !view.byOwner;
+  const ground = view.byOwner ? palette.well : onFill && prompt * 2 <= size ? palette.decode : null; // on a pattern nothing can be read
+  if (numbered) drawWords(g, cell, { colour: onFill ? palette.onAccent : palette.fg, ground, sharing: shared ? `×${refs[block]}` : "" }, palette);
   g.globalAlpha = 1;
   if (choice?.kind !== "block" || choice.id !== block) return;
   g.strokeStyle = palette.fg;
@@ -202,15 +203,17 @@ function drawHead(g, x, y, width, height, palette) {
 
 /**
  * The physical block in the middle; the logical one and how many share it in the corners, where there is room.
- * @param {Canvas} g @param {Cell} cell @param {string} colour @param {string} sharing @param {KnownView} view
+ * @param {Canvas} g @param {Cell} cell @param {{colour: string, ground: string | null, sharing: string}} look @param {Palette} palette
  */
-function drawWords(g, { index, block, x, y, width, height }, colour, sharing, { byOwner, palette }) {
+function drawWords(g, { index, block, x, y, width, height }, { colour, ground, sharing }, palette) {
   g.textAlign = "center";
   const roomy = height >= 38;
   const [middle, line] = [x + width / 2, y + height / 2 + (roomy ? 4 : 1)];
   const wide = g.measureText(String(block)).width + 4;
-  g.fillStyle = palette.well;
-  if (byOwner) g.fillRect(middle - wide / 2, line - 7, wide, 13); // on dots nothing can be read
+  if (ground) {
+    g.fillStyle = ground;
+    g.fillRect(middle - wide / 2, line - 7, wide, 13);
+  }
   g.fillStyle = colour;
   g.fillText(String(block), middle, line);
   if (!roomy) return;

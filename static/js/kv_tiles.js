@@ -135,6 +135,7 @@ function paint(pixels, x, y, side, [prompt, tokens, reserved, idle], ink, well, 
   }
   if (reserved > tokens) frame(pixels, part(tokens, reserved), ink.prefill, line);
   pixels.rect(...part(prompt, tokens), ink.decode);
+  pixels.holes(x + line, y + side - tokens, side - 2 * line, tokens - prompt, well, 2 * line);
   pixels.rect(...part(0, prompt), ink.prefill);
 }
 

@@ -25,7 +25,7 @@ export function ownerHue(id) {
  * @param {string} id @param {{byOwner: boolean, palette: import("./palette.js").Palette}} view
  */
 export function blockInks(id, { byOwner, palette }) {
-  if (!byOwner) return { prompt: palette.prefill, answer: palette.decode, promptLine: palette.prefill, answerLine: palette.decode };
+  if (!byOwner) return { prompt: palette.prefill, answer: palette.hatch.answer, promptLine: palette.prefill, answerLine: palette.decode };
   const hue = ownerHue(id);
   const own = palette.owners[hue];
   return { prompt: own, answer: palette.ownerDots[hue], promptLine: own, answerLine: own };

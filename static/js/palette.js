@@ -18,7 +18,7 @@ const NAMES = /** @type {const} */ (["prefill", "decode", "cached", "fault", "id
  * @property {Object<string, number>} rgba packed
  * @property {string} font
  * @property {string} smallFont
- * @property {Record<"cached" | "fault" | "gap", CanvasPattern>} hatch
+ * @property {Record<"answer" | "cached" | "fault" | "gap", CanvasPattern>} hatch
  * @property {Object<string, CanvasPattern>} phaseHatch
  * @property {number} scale
  */
@@ -39,6 +39,7 @@ export function readPalette(scale = window.devicePixelRatio || 1) {
     font: `${read("canvas-size")} ${read("sans")}`,
     smallFont: `${read("canvas-small")} ${read("sans")}`,
     hatch: {
+      answer: pattern(colour.decode, scale, "holes"),
       cached: pattern(colour.cached, scale, "diagonal"),
       fault: pattern(colour.fault, scale, "cross"),
       gap: pattern(colour.muted, scale, "diagonal"),
@@ -71,7 +72,7 @@ export function packed(hex) {
   return ((255 << 24) | ((n & 0xff) << 16) | (n & 0xff00) | (n >> 16)) >>> 0;
 }
 
-/** @param {string} colour @param {number} scale @param {"diagonal" | "cross" | "dots" | "vertical" | "horizontal"} kind */
+/** @param {string} colour @param {number} scale @param {"diagonal" | "cross" | "dots" | "holes" | "vertical" | "horizontal"} kind */
 function pattern(colour, scale, kind) {
   const size = Math.max(4, Math.round(5 * scale));
   const tile = new OffscreenCanvas(size, size);
@@ -83,6 +84,9 @@ function pattern(colour, scale, kind) {
   if (kind === "dots") {
     g.fillRect(0, 0, size / 2, size / 2);
     g.fillRect(size / 2, size / 2, size / 2, size / 2);
+  } else if (kind === "holes") {
+    g.fillRect(0, 0, size, size);
+    g.clearRect(size / 3, size / 3, size / 2.5, size / 2.5);
   } else if (kind === "vertical") {
     g.moveTo(size / 2, 0);
     g.lineTo(size / 2, size);

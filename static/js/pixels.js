@@ -55,6 +55,20 @@ export function createPixels() {
       }
     },
     /**
+     * Square holes of `size` pixels, two sizes apart, every other row shifted. They are counted from below, so that they
+     * stay where they are while a fill grows.
+     * @param {number} x @param {number} y @param {number} width @param {number} height @param {number} colour @param {number} size
+     */
+    holes(x, y, width, height, colour, size) {
+      const stride = image.width;
+      for (let up = 0; up < height; up += 1) {
+        const line = Math.floor(up / size);
+        if (line % 3 !== 1) continue;
+        const shift = line % 2 ? 0 : Math.round(1.5 * size);
+        for (let at = 0; at < width; at += 1) if ((at + 2 * size + shift) % (3 * size) < size) words[(y + height - 1 - up) * stride + x + at] = colour;
+      }
+    },
+    /**
      * A right triangle in a corner.
      * @param {number} x @param {number} y @param {number} size @param {"tl" | "tr"} side @param {number} reach @param {number} colour
      */

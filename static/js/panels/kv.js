@@ -1,6 +1,6 @@
 /**
  * The KV panel's first picture, the pages: one cell per block, in id order, never moving. A cell fills from the bottom as
- * its tokens are computed: blue for prompt tokens, amber for generated ones. Hatched = cached and idle, hollow = free, ring and digit = shared.
+ * its tokens are computed: blue for prompt tokens, amber with holes for generated ones. Hatched = cached and idle, hollow = free, ring and digit = shared.
  * A corner mark names the blocks that would be handed out next, another the block that was just evicted.
  * A pool too large for that is drawn as tiles (kv_tiles.js); a click or Enter opens one, Esc closes it.
  *
@@ -164,8 +164,10 @@ function drawOver(g, size, view) {
   const within = (/** @type {number} */ id) => id >= drawn.first && id < drawn.first + drawn.total;
   const table = choice?.kind === "request" ? (state.requests[choice.id]?.block_table ?? []) : [];
   const digit = (/** @type {number} */ id, /** @type {string} */ text) => {
-    const onFill = fill.tokens[id] * 2 > state.blocks.block_size && (!lit.any || lit.blocks.has(id));
-    drawDigit(g, size, id - drawn.first, text, onFill ? view.palette.onAccent : view.palette.fg);
+    const reaches = (/** @type {Uint16Array} */ tokens) => tokens[id] * 2 > state.blocks.block_size;
+    const onFill = reaches(fill.tokens) && (!lit.any || lit.blocks.has(id));
+    const ground = onFill && !reaches(fill.prompt) && !view.byOwner ? view.palette.decode : null;
+    drawDigit(g, size, id - drawn.first, text, onFill ? view.palette.onAccent : view.palette.fg, ground);
   };
   g.textAlign = "center";
   if (table.length) table.forEach((id, index) => within(id) && digit(id, String(index)));
@@ -173,10 +175,15 @@ function drawOver(g, size, view) {
   for (const id of lit.blocks) if (within(id)) outline(g, size, id - drawn.first, view.palette.fg, 1.5);
 }
 
-/** @param {Canvas} g @param {Size} size @param {number} place @param {string} text @param {string} colour */
-function drawDigit(g, size, place, text, colour) {
+/** @param {Canvas} g @param {Size} size @param {number} place @param {string} text @param {string} colour @param {string | null} ground on holes nothing can be read */
+function drawDigit(g, size, place, text, colour, ground) {
   const { x, y, width: side } = boxOf(place, size);
-  if (side < 13 || g.measureText(text).width > side - 3) return;
+  const { width } = g.measureText(text);
+  if (side < 13 || width > side - 3) return;
+  if (ground) {
+    g.fillStyle = ground;
+    g.fillRect(x + (side - width) / 2 - 1, y + side / 2 - 6, width + 2, 12);
+  }
   g.fillStyle = colour;
   g.fillText(text, x + side / 2, y + side / 2 + 0.5);
 }
