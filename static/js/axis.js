@@ -35,6 +35,9 @@ export function createAxis() {
   const edgeOf = (right) => (Number.isInteger(right) ? times.end(right - 1) : times.place(right));
   return {
     following: true,
+    /** The panel whose picture it suits, and what that leaves free at the right. */
+    lead: "slots",
+    gutter: 0,
     /** Right edge, in columns (exclusive). */
     right: 1,
     /** Width of a column in CSS pixels, when all have the same. */

@@ -6,10 +6,10 @@
 
 import { byId } from "./dom.js";
 
-/** @returns {boolean} whether this is such a view */
+/** @returns {string[] | null} the panels of such a view; null if this is none */
 export function mountEmbed() {
   const names = document.body.dataset.only?.split(" ");
-  if (!names) return false;
+  if (!names) return null;
   for (const name of names) byId(`panel-${name}`).classList.add("only");
-  return true;
+  return names;
 }

@@ -32,6 +32,8 @@ export function mountPanel(id, panel, page, { timed = false } = {}) {
   const empty = find(root, ".empty");
   const g = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { alpha: false }));
   const size = { width: 0, height: 0, scale: 1, zoom: 1 };
+  const onAxis = timed === true ? () => true : timed || (() => false);
+  const leads = id === page.axis.lead;
   let summarised = -Infinity;
   let font = "";
   let drawn = /** @type {unknown[]} */ ([]); // what the picture depended on
@@ -53,6 +55,7 @@ export function mountPanel(id, panel, page, { timed = false } = {}) {
       g.fillRect(0, 0, size.width, size.height);
       if (font !== view.palette.font) g.font = font = view.palette.font; // setting it has the browser settle all styles
       g.textBaseline = "middle";
+      if (leads && onAxis()) view.axis.suit({ left: panel.margin ?? 0, right: size.width - (panel.gutter ?? 0) });
       panel.draw(g, size, view);
     },
     /** @param {View} now */
@@ -67,6 +70,7 @@ export function mountPanel(id, panel, page, { timed = false } = {}) {
     },
   };
 
+  if (leads) page.axis.gutter = panel.gutter ?? 0;
   twin.open = false;
   panel.mount?.(root, page);
   watchSize(canvas, size, () => {
@@ -80,7 +84,7 @@ export function mountPanel(id, panel, page, { timed = false } = {}) {
   };
   new IntersectionObserver(watch, { rootMargin: "200px" }).observe(canvas);
   twin.addEventListener("toggle", () => page.loop.invalidateNow());
-  watchPointer(canvas, panel, page, size, timed === true ? () => true : timed || null);
+  watchPointer(canvas, panel, page, size, timed ? onAxis : null);
   page.loop.add(mounted);
   return mounted;
 }

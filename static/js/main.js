@@ -34,7 +34,7 @@ import { createSelection, lit, same } from "./selection.js";
 import { connect } from "./socket.js";
 import { createStore } from "./store.js";
 import { mountTheme } from "./theme.js";
-import { mountTimeAxis } from "./time_axis.js";
+import { mountTimeAxis, TIMED } from "./time_axis.js";
 import { createTip } from "./tip.js";
 import { createTravel } from "./travel.js";
 import { createWatch } from "./watch.js";
@@ -48,6 +48,7 @@ store.chosen = document.body.dataset.engine ?? null;
 const selection = createSelection();
 const watch = createWatch();
 const axis = createAxis();
+axis.lead = TIMED.find((name) => embedded?.includes(name)) ?? axis.lead;
 const quiet = createQuiet();
 let palette = /** @type {Palette | null} */ (null);
 
@@ -116,7 +117,7 @@ const page = {
   compare: createStepPair({ selection, view, loop }),
 };
 
-const travel = createTravel({ store, selection, axis, loop, plot: slotsPlot });
+const travel = createTravel({ store, selection, axis, loop, plot: timedPlot });
 
 mountHeader(page);
 const scrubber = mountScrubber({ ...page, travel });
@@ -130,7 +131,7 @@ mountControls({ goLive, store });
 const later = mountLater(page);
 const menu = mountMenu();
 const owners = mountOwners(page, menu.button("owner"));
-const timeAxis = mountTimeAxis({ axis, loop, view, plot: slotsPlot }, menu.button("time"));
+const timeAxis = mountTimeAxis({ axis, loop, view, plot: timedPlot }, menu.button("time"));
 const presenter = mountPresenter(menu.button("present"));
 
 mountPermalink({ ...page, travel, say, showGaps: () => later.load("latency").then(() => page.latency?.show("gaps")) });
@@ -148,15 +149,15 @@ selection.subscribe((choice) => {
 
 /** The axis alone: what is in view grows or shrinks about the moment shown, or about the right edge. @param {number} factor */
 function zoom(factor) {
-  const plot = slotsPlot();
+  const plot = timedPlot();
   const x = store.held ? axis.x(store.held.column + 0.5, plot) : plot.right;
   axis.zoom(factor, x, plot, view().last);
   travel.panned();
 }
 
-/** The widest picture with a time axis. */
-function slotsPlot() {
-  return { left: 0, right: findElement(document, "#panel-slots canvas").clientWidth / canvasZoom() - slots.gutter };
+/** The picture that leads the axis: Slots, unless it is not there. */
+function timedPlot() {
+  return { left: 0, right: findElement(document, `#panel-${axis.lead} canvas`).clientWidth / canvasZoom() - axis.gutter };
 }
 
 function holdView() {

@@ -8,7 +8,8 @@
 import { keepSetting, setting } from "./address.js";
 import { headLabel } from "./dom.js";
 
-const PANELS = ["slots", "timeline", "anatomy", "latency"];
+/** Those that share the axis; the first that is there leads. */
+export const TIMED = ["slots", "timeline", "anatomy", "latency"];
 const TITLE = "A column lies where its step lies in time, and is as wide as it took. Seconds count from the engine’s start, by its own clock. X changes it back.";
 
 /**
@@ -16,7 +17,7 @@ const TITLE = "A column lies where its step lies in time, and is as wide as it t
  * @param {HTMLElement} button shows whether it is on
  */
 export function mountTimeAxis({ axis, loop, view, plot }, button) {
-  const labels = PANELS.map((panel) => headLabel(panel, "axis: seconds", TITLE));
+  const labels = TIMED.map((panel) => headLabel(panel, "axis: seconds", TITLE));
   function show() {
     document.documentElement.dataset.axis = axis.timed ? "time" : "steps";
     button.setAttribute("aria-pressed", String(axis.timed));

@@ -271,6 +271,7 @@
  *
  * @typedef {Object} CanvasPanel see frame.js. Before the engine has said something, `state` and the like are null here too
  * @property {number} [gutter]      right of the plot
+ * @property {number} [margin]      left of it, on the time axis
  * @property {(root: HTMLElement, page: Page) => void} [mount]
  * @property {(view: KnownView) => string | null} empty
  * @property {(g: Canvas, size: Size, view: KnownView) => void} draw

@@ -28,6 +28,7 @@ const roll = createRoll();
 /** @type {CanvasPanel} */
 export const anatomy = {
   gutter: RIGHT,
+  margin: LEFT,
 
   empty(view) {
     if (!view.state) return view.why;

@@ -7,7 +7,7 @@
  * @import {Targets} from "../targets.js"
  *
  * @typedef {{kind: string, targets: Targets, gaps: import("../gap_window.js").GapWindow}} Lens which class ("" is all), the targets, and the gaps as far as they are worked out
- * @typedef {Required<Omit<CanvasPanel, "detail" | "gutter" | "mount">>} Picture
+ * @typedef {Required<Omit<CanvasPanel, "detail" | "gutter" | "margin" | "mount">>} Picture
  * @typedef {{top: number, bottom: number}} Band
  * @typedef {{name: keyof Timings, label: string, hue: "prefill" | "decode" | "fg"}} Timing
  */

@@ -22,7 +22,7 @@ import { drawScale, niceCeiling } from "../scale.js";
 /** Percentiles of gaps are over those that ended in the last this many steps, up to the moment shown. */
 export const ITL_STEPS = 500;
 export const GUTTER = 8;
-const LEFT = 56;
+export const LEFT = 56;
 const TICKS = 15;
 const TOP = 22;
 /** Where the highest spike is explained, above all marks. */
@@ -45,7 +45,7 @@ export function windowTally(view, lens) {
   return lens.gaps.tally(view.history, view.column - ITL_STEPS + 1, view.column);
 }
 
-/** @param {Lens} lens read at each drawing @returns {Required<Omit<CanvasPanel, "detail" | "mount">>} */
+/** @param {Lens} lens read at each drawing @returns {Required<Omit<CanvasPanel, "detail" | "margin" | "mount">>} */
 export function createGaps(lens) {
   return {
     gutter: GUTTER,

@@ -20,7 +20,7 @@ import { WINDOW, windowOf } from "../latency_window.js";
 import { ENOUGH, percentile, percentilesOf, samplesOf } from "../metrics.js";
 import { goodput, TARGET_RULES } from "../targets.js";
 import { createDots, targetFor, TIMINGS } from "./dots.js";
-import { createGaps, GUTTER, ITL_STEPS, longestWords, windowTally } from "./gaps.js";
+import { createGaps, GUTTER, ITL_STEPS, LEFT, longestWords, windowTally } from "./gaps.js";
 
 /** The percentiles that are told. */
 const RANKS = [50, 95, 99];
@@ -77,6 +77,7 @@ export function mountLatency(page) {
   /** @type {CanvasPanel} */
   const panel = {
     gutter: GUTTER,
+    margin: LEFT,
     detail: (node, view) => view.history && writeAll(node, kind, view, lens, settings.view),
     empty: (view) => shown().empty(view),
     look(view) {

@@ -30,9 +30,10 @@ const TICKS = 15;
 const LOWEST = 3;
 const roll = createRoll();
 
-/** @type {CanvasPanel & {gutter: number}} */
+/** @type {CanvasPanel} */
 export const slots = {
   gutter: GUTTER,
+  margin: LEFT,
 
   empty(view) {
     if (!view.state) return view.why;
@@ -42,10 +43,8 @@ export const slots = {
   },
 
   draw(g, size, view) {
-    const { state, axis } = view;
-    if (!state) return;
+    if (!view.state) return;
     const plot = plotOf(size);
-    axis.suit(plot);
     const lines = linesOf(size, plot, view);
     drawRows(g, plot, lines, view);
     drawColumns(g, plot, lines, view);

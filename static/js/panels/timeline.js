@@ -37,6 +37,7 @@ const roll = createRoll();
 /** @type {CanvasPanel} */
 export const timeline = {
   gutter: GUTTER,
+  margin: LEFT,
 
   empty(view) {
     if (!view.state) return view.why;
