@@ -82,7 +82,8 @@ export function drawBreaks(g, plot, top, bottom, { axis, history, palette }) {
   if (axis.timed) drawNoTime(g, plot, top, bottom, axis, palette);
   for (const { at } of history.epochs) {
     if (at === -Infinity) continue;
-    const x = axis.x(at + 0.5, plot);
+    const clock = axis.timed ? axis.times.clocks.find((each) => each.at === at) : null; // its first steps may not be known
+    const x = clock ? plot.right - (axis.edge - (clock.since + clock.begin) / 2) * axis.scale : axis.x(at + 0.5, plot);
     if (x < plot.left || x > plot.right) continue;
     g.fillStyle = palette.fault;
     g.fillRect(x, top, 1, bottom - top);

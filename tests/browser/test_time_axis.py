@@ -126,10 +126,11 @@ def test_no_clocks_time_reaches_from_the_last_known_step_of_an_engine_to_the_fir
       const drawn = [];
       const g = { fillRect: (x, y, width) => drawn.push([Math.round(x), Math.round(width)]), fillText() {} };
       drawBreaks(g, plot, 0, 10, { axis, history, palette: { hatch: { gap: "" }, fault: "" } });
-      return [drawn[0], timeTicks(axis, plot).map(({ text }) => text)];
+      return [drawn[0], drawn[1], timeTicks(axis, plot).map(({ text }) => text)];
     """
-    hatched, ticks = on_axis(still, script)
+    hatched, line, ticks = on_axis(still, script)
     assert hatched == [203, 450]  # as long as eight steps took; to the right of it 447 ms of the new engine
+    assert line == [428, 1]  # in the middle of it
     assert ticks == ["1.0 s", "0.1 s", "0.2 s", "0.3 s", "0.4 s"]
 
 
