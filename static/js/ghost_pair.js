@@ -9,7 +9,8 @@
  * @typedef {{requests: number, cut: number, left_out: number}} Replayed see app/ghost.py
  */
 
-import { differences, modeWords, numbersOf, obstacle, verdict } from "./compare_numbers.js";
+import { differences, modeWords, numbersOf, obstacle, seconds, verdict } from "./compare_numbers.js";
+import { lengthOf } from "./compare_picture.js";
 import { startOf } from "./compare_run.js";
 import { ghostRun, lastRun, turnedOver, Unavailable } from "./compare_sources.js";
 import { twin as tableOf } from "./compare_words.js";
@@ -70,13 +71,23 @@ export function titles({ run, ghost }) {
   };
 }
 
-/** What the ghost was computed from, and what of the run is not in it. @param {Pair} pair */
-export function sourceWords({ run, ghost }) {
+/** Why the sentence gives the run another time than the picture does; "" where it does not. @param {Pair} pair */
+function alikeWords(pair) {
+  const { a, b, numbers } = compared(pair);
+  const drawn = seconds(lengthOf(pair.run, "time"));
+  const predicted = seconds(numbers.a.makespan);
+  if (drawn === predicted || obstacle(a, b) !== null) return "";
+  return ` A ${pair.run.over ? "took" : "has taken"} ${drawn}, as it is drawn; to compare like with like it is predicted too: ${predicted}.`;
+}
+
+/** What the ghost was computed from, what of the run is not in it, and of which times the sentence speaks. @param {Pair} pair */
+export function sourceWords(pair) {
+  const { run, ghost } = pair;
   const { requests, cut, left_out } = /** @type {Replayed} */ (/** @type {any} */ (ghost.hello).replayed ?? { requests: ghost.arrivals.length, cut: 0, left_out: 0 });
   const words = [`Computed from ${plural(requests, "request")} and ${plural(run.steps.length, "step")} of this run: their arrivals and lengths, and how long its steps took.`];
   if (cut) words.push(`${count(cut)} ${cut === 1 ? "was" : "were"} still running, and ${cut === 1 ? "is" : "are"} cut where ${cut === 1 ? "it" : "they"} stood.`);
   if (left_out) words.push(`${count(left_out)} had no token yet, and ${left_out === 1 ? "is" : "are"} left out.`);
-  return words.join(" ");
+  return words.join(" ") + alikeWords(pair);
 }
 
 /** @param {Pair} pair */

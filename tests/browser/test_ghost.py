@@ -33,6 +33,11 @@ def test_a_run_stands_beside_its_ghost_and_both_are_numbered(page: Page, served:
     )
     rows = {row[""]: row for row in table(page, "ghost")}
     assert rows["requests finished"]["A"] == rows["requests finished"]["B"] == "8 of 8"
+    took = rows["time until all had finished, s"]
+    alike = (
+        f"A took {took['A']} s, as it is drawn; to compare like with like it is predicted too: {took['A predicted']} s."
+    )
+    assert (alike in panel.locator("[data-source]").inner_text()) == (took["A"] != took["A predicted"])
 
 
 def test_of_a_run_that_goes_on_what_is_cut_and_left_out_is_said(page: Page, served: Served) -> None:
