@@ -119,7 +119,8 @@ def test_a_page_of_an_answer_has_holes_and_one_of_a_prompt_is_solid(page: Page) 
 def test_the_axis_suits_a_panel_that_is_alone(open_page: OpenPage, server: Running, panel: str, hue: str) -> None:
     """In time, too: else all steps would lie upon each other at the right edge."""
     page = open_page(f"{server.url}/?panel={panel}&axis=time")
-    frames(page, 3)
+    wait_for(page, f"stepscope.lanes()[0]?.last === {STEPS + 1}")
+    frames(page)
     found = columns(page, panel, hue)
     width = page.locator(f"#panel-{panel} canvas").evaluate("(canvas) => canvas.width")
     assert found[-1] - found[0] > width / 10  # ten seconds are in view, and these steps took two
@@ -154,3 +155,37 @@ def test_the_picker_leaves_room_for_what_stands_beside_it(open_page: OpenPage) -
         expect(page.locator("[data-part=model]")).to_have_text("scripted")
         for engine in (main, other):
             engine.hang_up()
+
+
+STRUCK = """() => {
+  const canvas = document.querySelector("#panel-latency canvas");
+  const muted = getComputedStyle(document.documentElement).getPropertyValue("--muted").trim().toLowerCase();
+  const { data, width, height } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  const share = (y, from, to) => {
+    let n = 0;
+    for (let x = from; x < to; x += 1) {
+      const i = 4 * (y * width + x);
+      if ("#" + [0, 1, 2].map((k) => data[i + k].toString(16).padStart(2, "0")).join("") === muted) n += 1;
+    }
+    return n / (to - from);
+  };
+  const lines = [...Array(height).keys()].filter((y) => share(y, 150, 250) === 1);
+  return lines.map((y) => share(y, width - 80, width - 20));
+}"""
+
+
+def test_the_name_of_a_target_is_not_struck_out_by_the_median(open_page: OpenPage) -> None:
+    """Of one request alone the median is its own time, high in its band, where a far target is named."""
+    with running() as server:
+        engine = FakeEngine(server).dial().greet()
+        page = open_page(server.url)
+        engine.arrived("R1")
+        engine.admitted("R1")
+        engine.finished("R1", tokens=3, ttft_us=90_000, tpot_us=20_000, e2e_us=400_000)
+        wait_for(page, "stepscope.finished().length === 1")
+        page.locator("#panel-latency").scroll_into_view_if_needed()
+        frames(page)
+        ttft, tpot, e2e = page.evaluate(STRUCK)  # how much of each median's line is there below the name
+        assert max(ttft, tpot) < 0.1
+        assert e2e == 1  # it has no target
+        engine.hang_up()

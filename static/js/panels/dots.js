@@ -16,6 +16,7 @@ import { classOf } from "../classes.js";
 import { count, duration, NONE, requestName } from "../format.js";
 import { finishedUntil } from "../history.js";
 import { windowOf } from "../latency_window.js";
+import { drawText } from "../marks.js";
 import { percentile, samplesOf } from "../metrics.js";
 import { isOver, verdictWords } from "../targets.js";
 
@@ -219,7 +220,6 @@ function drawTarget(g, band, size, target, most, last, palette) {
     g.setLineDash([]);
   }
   if (!room) return;
-  g.fillStyle = palette.fg;
   g.textAlign = "right";
-  g.fillText(text, right - 2, Math.max(band.top + 5, y));
+  drawText(g, text, right - 2, Math.max(band.top + 5, y), palette); // the median may lie there
 }
