@@ -115,6 +115,22 @@ def test_a_page_of_an_answer_has_holes_and_one_of_a_prompt_is_solid(page: Page) 
     assert "radial-gradient" in key.evaluate("(node) => getComputedStyle(node).backgroundImage")
 
 
+def test_a_number_on_a_page_of_an_answer_can_be_read_in_the_colour_of_its_request(page: Page) -> None:
+    press(page, "c")
+    page.locator("#panel-timeline canvas").click(position={"x": 400, "y": 14})
+    wait_for(page, "stepscope.choice()?.id === 'R1'")
+    frames(page)
+    reddest = page.evaluate(
+        """() => {
+          const { x, y, side } = stepscope.kvCells()[1];
+          const g = document.querySelector("#panel-kv canvas").getContext("2d");
+          const { data } = g.getImageData(x + 4, y + 4, side - 8, side - 8);
+          return data.reduce((most, value, i) => (i % 4 ? most : Math.max(most, value)), 0);
+        }"""
+    )
+    assert reddest > 0x90  # its place in the table; the dots have 0x6D
+
+
 @pytest.mark.parametrize(("panel", "hue"), [("timeline", "decode"), ("anatomy", "phase-forward")])
 def test_the_axis_suits_a_panel_that_is_alone(open_page: OpenPage, server: Running, panel: str, hue: str) -> None:
     """In time, too: else all steps would lie upon each other at the right edge."""

@@ -159,23 +159,23 @@ function outline(g, size, place, colour, line) {
 
 /** Digits and the chosen outline: few, so plain canvas calls do. @param {Canvas} g @param {Size} size @param {KnownView} view */
 function drawOver(g, size, view) {
-  const { lit, choice, state } = view;
+  const { lit, choice, state, byOwner, palette } = view;
   const { refs } = state.blocks;
   const within = (/** @type {number} */ id) => id >= drawn.first && id < drawn.first + drawn.total;
   const table = choice?.kind === "request" ? (state.requests[choice.id]?.block_table ?? []) : [];
   const digit = (/** @type {number} */ id, /** @type {string} */ text) => {
     const reaches = (/** @type {Uint16Array} */ tokens) => tokens[id] * 2 > state.blocks.block_size;
     const onFill = reaches(fill.tokens) && (!lit.any || lit.blocks.has(id));
-    const ground = onFill && !reaches(fill.prompt) && !view.byOwner ? view.palette.decode : null;
-    drawDigit(g, size, id - drawn.first, text, onFill ? view.palette.onAccent : view.palette.fg, ground);
+    const ground = !onFill || reaches(fill.prompt) ? null : byOwner ? palette.well : palette.decode;
+    drawDigit(g, size, id - drawn.first, text, onFill && ground !== palette.well ? palette.onAccent : palette.fg, ground);
   };
   g.textAlign = "center";
   if (table.length) table.forEach((id, index) => within(id) && digit(id, String(index)));
   else for (let id = drawn.first; id < drawn.first + drawn.total; id += 1) if (refs[id] > 1) digit(id, String(refs[id]));
-  for (const id of lit.blocks) if (within(id)) outline(g, size, id - drawn.first, view.palette.fg, 1.5);
+  for (const id of lit.blocks) if (within(id)) outline(g, size, id - drawn.first, palette.fg, 1.5);
 }
 
-/** @param {Canvas} g @param {Size} size @param {number} place @param {string} text @param {string} colour @param {string | null} ground on holes nothing can be read */
+/** @param {Canvas} g @param {Size} size @param {number} place @param {string} text @param {string} colour @param {string | null} ground on a pattern nothing can be read */
 function drawDigit(g, size, place, text, colour, ground) {
   const { x, y, width: side } = boxOf(place, size);
   const { width } = g.measureText(text);
