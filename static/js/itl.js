@@ -19,6 +19,7 @@ import { count, duration, plural, requestName } from "./format.js";
 import { wasHeld } from "./held.js";
 import { oldestColumn, stepNumber } from "./history.js";
 import { noNotes } from "./notes.js";
+import { deliveredIn } from "./rows.js";
 
 /** How far before the first step asked for the delivery before is looked for: a preempted request waits long. */
 const LOOK_BACK = 1000;
@@ -60,8 +61,8 @@ function markAll(open) {
 
 /** @param {Gap[]} gaps @param {Open} open @param {Step} step @param {number} column */
 function closeGaps(gaps, open, step, column) {
-  for (const { request, out } of step.rows) {
-    const later = out > 0 ? open.get(request) : undefined;
+  for (const request of deliveredIn(step)) {
+    const later = open.get(request);
     if (!later) continue;
     open.delete(request);
     gaps.push({ request, column: later.column, since: column, us: later.at - step.accepted_us, gated: later.gated });
@@ -70,8 +71,8 @@ function closeGaps(gaps, open, step, column) {
 
 /** @param {Open} open @param {Step} step @param {number} column @param {History["lanes"]} lanes */
 function openGaps(open, step, column, lanes) {
-  for (const { request, out } of step.rows) {
-    if (out === 0 || lanes.get(request)?.first === column) continue;
+  for (const request of deliveredIn(step)) {
+    if (lanes.get(request)?.first === column) continue;
     open.set(request, { column, at: step.accepted_us, gated: step.gated });
   }
 }

@@ -3,8 +3,8 @@
  * those on the screen. Slow work (table twins, figures) is due at most twice a second whatever the frames do.
  *
  * A frame does as much as fits a few milliseconds, and leaves the rest to the next ones; who waited longest comes
- * first, and no two frames in a row do nothing. What a person did shows everywhere in the next frame. With reduced
- * motion: discrete frames, whole ones, twice a second.
+ * first. What takes long waits a few frames for one that has done nothing else yet; no two frames in a row do nothing.
+ * What a person did shows everywhere in the next frame. With reduced motion: discrete frames, whole ones, twice a second.
  *
  * @import {View} from "./types.js"
  *
@@ -15,7 +15,13 @@
 const CALM_MS = 500;
 export const SLOW_MS = 500;
 /** What a frame may take of the main thread, folding included; a display asks for one every 8 to 16 ms. */
-const BUDGET_MS = 3;
+const BUDGET_MS = 2;
+/** Frames that one may be passed over because what it takes is more than what is left. */
+const PATIENCE = 4;
+/** It takes longer than usual now and then. */
+const CAUTION = 1.3;
+/** So little charged is nothing. */
+const LIGHT_MS = 0.2;
 
 /**
  * @param {() => View} view what panels draw, made once per frame
@@ -23,8 +29,8 @@ const BUDGET_MS = 3;
 export function createLoop(view) {
   /** @type {Set<Panel>} */
   const panels = new Set();
-  /** What is still to be done, longest waiting first. @type {{draw: Set<Panel>, refresh: Set<Panel>}} */
-  const due = { draw: new Set(), refresh: new Set() };
+  /** What is still to be done and since which frame, longest waiting first. @type {{draw: Map<Panel, number>, refresh: Map<Panel, number>}} */
+  const due = { draw: new Map(), refresh: new Map() };
   const calm = window.matchMedia("(prefers-reduced-motion: reduce)");
   let whole = true; // the next frame does all that is due
   let asked = false;
@@ -32,7 +38,9 @@ export function createLoop(view) {
   let drawnAt = -Infinity;
   let slowAt = -Infinity;
   let slowTimer = 0;
-  let skipped = false; // the last frame
+  let frames = 0;
+  let eager = true; // this frame has done nothing else yet, or the last one nothing at all
+  let idle = false;
   /** What it takes, in ms: a running mean per panel. @type {{draw: Object<string, number>, refresh: Object<string, number>}} */
   const usual = { draw: {}, refresh: {} };
   /** What drawing costs, in ms. */
@@ -48,13 +56,12 @@ export function createLoop(view) {
 
   function frame() {
     const start = performance.now();
-    const inTurn = !whole && !calm.matches;
-    const until = inTurn ? start + BUDGET_MS - charged : Infinity;
+    const until = whole || calm.matches ? Infinity : start + BUDGET_MS - charged;
+    eager = charged < LIGHT_MS || idle;
     asked = false;
     charged = 0;
-    // Nothing at all after a costly message, but never twice in a row.
-    skipped = inTurn && until <= start && !skipped;
-    if (!skipped) draw(start, until);
+    frames += 1;
+    draw(start, until);
     ask();
   }
 
@@ -64,6 +71,7 @@ export function createLoop(view) {
     drawnAt = start;
     const now = view();
     const drawn = work("draw", now, until, true);
+    idle = drawn === 0;
     if (drawn > 0) {
       cost.frames += 1;
       cost.lastMs = performance.now() - start;
@@ -80,12 +88,13 @@ export function createLoop(view) {
    */
   function work(name, now, until, atLeastOne) {
     let done = 0;
-    for (const panel of due[name]) {
+    for (const [panel, since] of due[name]) {
       if (name === "draw" && !panel.visible) {
         due.draw.delete(panel);
         continue;
       }
-      if (!(atLeastOne && done === 0) && performance.now() + (usual[name][panel.id] ?? 0) > until) continue;
+      const owed = atLeastOne && done === 0 && (eager || frames - since > PATIENCE);
+      if (!owed && performance.now() + CAUTION * (usual[name][panel.id] ?? 0) > until) continue;
       due[name].delete(panel);
       guarded(panel, name, now);
       done += 1;
@@ -104,8 +113,13 @@ export function createLoop(view) {
     clearTimeout(slowTimer);
     slowTimer = 0;
     slowAt = performance.now();
-    for (const panel of panels) if (panel.refresh) due.refresh.add(panel);
+    for (const panel of panels) if (panel.refresh) put(due.refresh, panel);
     ask();
+  }
+
+  /** @param {Map<Panel, number>} waiting @param {Panel} panel */
+  function put(waiting, panel) {
+    if (!waiting.has(panel)) waiting.set(panel, frames);
   }
 
   /** A fault in one panel must not take the others with it. @param {Panel} panel @param {"draw" | "refresh"} name @param {View} now */
@@ -135,7 +149,7 @@ export function createLoop(view) {
     },
     /** Something changed. */
     invalidate() {
-      for (const panel of panels) if (panel.draw) due.draw.add(panel);
+      for (const panel of panels) if (panel.draw) put(due.draw, panel);
       ask();
     },
     /** The pictures at once and together, as under a hand that drags them. */

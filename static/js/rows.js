@@ -73,6 +73,13 @@ export class Rows {
     return i < 0 ? undefined : this.at(i);
   }
 
+  /** Who was given tokens. @returns {string[]} */
+  get delivered() {
+    const { request, out } = this.columns;
+    if (Array.isArray(request) && !Array.isArray(out)) return out > 0 ? request : [];
+    return this.list().filter((row) => row.out > 0).map((row) => row.request);
+  }
+
   /** Lists that it does not share with another. @param {Rows | null} like @returns {number} places in them */
   places(like) {
     let sum = 0;
@@ -103,6 +110,11 @@ function pack(rows) {
 export function rowOf(step, request) {
   const rows = step?.rows ?? [];
   return rows instanceof Rows ? rows.of(request) : [...rows].find((row) => row.request === request);
+}
+
+/** The requests that a step gave tokens to. @param {Pick<StepFacts, "rows">} step @returns {string[]} */
+export function deliveredIn({ rows }) {
+  return Rows.of(rows).delivered;
 }
 
 /** A step to be folded: its rows as a list. @param {Event} event @returns {Event} */

@@ -189,19 +189,19 @@ def test_a_past_step_of_one_engine_is_asked_for_while_another_is_read_or_could_n
       const asked = [];
       const refuse = [];
       window.fetch = (url) => (asked.push(url), new Promise((_, no) => refuse.push(no)));
-      await import("/static/js/recording.js"); // what reads is loaded when it is needed
       const turn = () => new Promise((go) => setTimeout(go));
+      const open = async (n) => { while (refuse.length < n) await turn(); }; // what reads is loaded when it is needed
       const end = async () => (refuse.shift()(new Error("gone")), await turn());
       travel.goTo(1);
       store.engine = b;
       travel.goTo(2); // while the first is being read
-      await turn();
+      await open(2);
       await end();
       await end();
       travel.goTo(3); // not asked again so soon
       store.engine = a;
       travel.goTo(4); // but of this one nothing was missed yet
-      await turn();
+      await open(1);
       window.fetch = fetched;
       document.getElementById("note").hidden = true;
       return [asked.map((url) => url.split("=")[1]), visited];

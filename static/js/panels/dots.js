@@ -172,14 +172,18 @@ function drawBand(g, band, size, shown, { name, label, hue }, view, targets) {
     const [, y] = place(0, median, band, size, shown, most);
     g.fillRect(LEFT, Math.round(y), size.width - LEFT - RIGHT, 1);
   }
-  shown.forEach((sample, i) => {
-    const us = sample.timings[name];
-    if (us === null) return;
-    const [x, y] = place(i, us, band, size, shown, most);
-    g.globalAlpha = lit.any && !lit.requests.has(sample.id) ? 0.3 : 1;
-    g.fillStyle = palette[hue];
-    drawDot(g, x, y, lit.requests.has(sample.id) ? 4.5 : 3, isOver(sample, name, targets));
-  });
+  g.fillStyle = palette[hue];
+  for (const chosen of lit.any ? [false, true] : [false]) {
+    g.globalAlpha = lit.any && !chosen ? 0.3 : 1;
+    g.beginPath(); // one for all that look alike
+    shown.forEach((sample, i) => {
+      const us = sample.timings[name];
+      if (us === null || (lit.any && lit.requests.has(sample.id)) !== chosen) return;
+      const [x, y] = place(i, us, band, size, shown, most);
+      traceDot(g, x, y, chosen ? 4.5 : 3, isOver(sample, name, targets));
+    });
+    g.fill();
+  }
   g.globalAlpha = 1;
   const target = targetFor(targets, name);
   if (!shown.length || target === null) return;
@@ -188,14 +192,16 @@ function drawBand(g, band, size, shown, { name, label, hue }, view, targets) {
 }
 
 /** Within the target a disc, over it a triangle. @param {Canvas} g @param {number} x @param {number} y @param {number} r @param {boolean} over */
-function drawDot(g, x, y, r, over) {
-  g.beginPath();
+function traceDot(g, x, y, r, over) {
   if (over) {
     g.moveTo(x, y - r - 1.5);
     g.lineTo(x + r + 1, y + r);
     g.lineTo(x - r - 1, y + r);
-  } else g.arc(x, y, r, 0, 7);
-  g.fill();
+  } else {
+    g.moveTo(x + r, y);
+    g.arc(x, y, r, 0, 2 * Math.PI);
+  }
+  g.closePath();
 }
 
 /**

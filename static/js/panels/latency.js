@@ -80,16 +80,14 @@ export function mountLatency(page) {
     margin: LEFT,
     detail: (node, view) => view.history && writeAll(node, kind, view, lens, settings.view),
     empty: (view) => shown().empty(view),
-    look(view) {
-      if (view.history) lens.gaps.follow(view.history, view.column);
-      return shown().look(view);
-    },
+    look: (view) => shown().look(view),
     draw: (g, size, view) => shown().draw(g, size, view),
     hit: (x, y, view, size) => shown().hit(x, y, view, size),
     hint: (hit, view) => shown().hint(hit, view),
     summary: (view) => shown().summary(view),
     twin: (view) => shown().twin(view),
   };
+  page.loop.add({ id: "itl", visible: true, draw: ({ history, column }) => history && lens.gaps.follow(history, column) });
   mountPanel("latency", panel, page, { timed: () => settings.view === "gaps" });
   show(settings.view);
   return {

@@ -3,7 +3,7 @@
  * shorter. The numbers are typed, or those of a finished request; sliders multiply them, halving each alone is always
  * said. Above the line what is, below it what would be.
  *
- * @import {Canvas, CanvasPanel, Page, Palette, Size, View} from "../types.js"
+ * @import {Canvas, CanvasPanel, Page, Palette, Sample, Size, View} from "../types.js"
  * @import {Parts} from "../sums.js"
  *
  * @typedef {ReturnType<typeof sheetOf>} Sheet
@@ -13,7 +13,7 @@
 
 import { requestTimings } from "../controls.js";
 import { keepDrafts } from "../drafts.js";
-import { byId, field, find, write } from "../dom.js";
+import { byId, field, find, show, write } from "../dom.js";
 import { fillNumbers, fillOptions, mountPicker, readNumbers, showWrong } from "../fields.js";
 import { count, milliseconds, NONE, percent, requestName } from "../format.js";
 import { mountPanel } from "../frame.js";
@@ -78,12 +78,12 @@ export function mountWorksheet(page) {
 
   /** The finished requests that can be picked, newest first. @param {View} view */
   function offer(view) {
-    const all = samples(view);
     const { choice } = view;
-    const chosen = choice?.kind === "request" ? all.find(({ id }) => id === choice.id) : undefined;
-    take.hidden = !chosen || picker.value === chosen.id;
+    const chosen = choice?.kind === "request" ? samples(view).find(({ id }) => id === choice.id) : undefined;
+    show(take, chosen !== undefined && picker.value !== chosen.id);
     if (chosen) write(take, `Take ${requestName(chosen.id)}`);
-    const found = all.filter((each, i) => i >= all.length - OFFERED || each === chosen).reverse();
+    const found = newestSamples(view);
+    if (chosen && !found.includes(chosen)) found.push(chosen);
     const key = found.map(({ id }) => id).join();
     if (key === offered) return;
     offered = key;
@@ -91,9 +91,23 @@ export function mountWorksheet(page) {
   }
 }
 
+/** @param {Sample} sample */
+function hasTimes({ timings, tokens }) {
+  return timings.ttft_us !== null && tokens > 0;
+}
+
 /** @param {View} view */
 function samples({ history }) {
-  return history?.finished.filter(({ timings, tokens }) => timings.ttft_us !== null && tokens > 0) ?? [];
+  return history?.finished.filter(hasTimes) ?? [];
+}
+
+/** As many as are offered, newest first. @param {View} view */
+function newestSamples({ history }) {
+  /** @type {Sample[]} */
+  const found = [];
+  const finished = history?.finished ?? [];
+  for (let i = finished.length - 1; i >= 0 && found.length < OFFERED; i -= 1) if (hasTimes(finished[i])) found.push(finished[i]);
+  return found;
 }
 
 /** @param {HTMLFormElement} form @returns {Parts} */
