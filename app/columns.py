@@ -1,9 +1,10 @@
 """A step's rows in columns, for viewers that ask for them so (`{"rows":"columns"}`): the page does.
 
-Contract. `{"length": n, "columns": {member: list of n values, or the one value that all rows have}}` says what the list
-of rows says, in a seventh of the characters: most rows of a step are one token of one request each. What does not fit
-(a member that is not known here, a row that lacks one) stays a list of rows, so that nothing is lost; readers of
-columns take both. `COLUMNS` names the members of engine.event_parts.StepRow, and a test holds it to them.
+Contract. `{"length": n, "columns": {member: column}}` says what the list of rows says, in a sixth of the characters:
+most rows of a step are one token of one request each. A column is the one value that all rows have, or
+`{"most": value, "but": [[index, value], ...]}` where few have another, or a list of n values. What does not fit (a
+member that is not known here, a row that lacks one) stays a list of rows, so that nothing is lost; readers of columns
+take both. `COLUMNS` names the members of engine.event_parts.StepRow, and a test holds it to them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from app.wire import Json, encode
 COLUMNS = ("request", "slot", "phase", "scheduled", "drafted", "accepted", "computed", "out")
 
 _members = itemgetter(*COLUMNS)
+_FEW = 8  # one in so many may have another value
 
 
 def in_columns(event: Json, raw: str) -> str:
@@ -29,12 +31,18 @@ def in_columns(event: Json, raw: str) -> str:
         return raw
     if set(map(len, rows)) != {len(COLUMNS)}:
         return raw
-    packed = {name: _once(column) for name, column in zip(COLUMNS, columns, strict=True)}
+    packed = {name: _column(values) for name, values in zip(COLUMNS, columns, strict=True)}
     return encode({**event, "rows": {"length": len(rows), "columns": packed}})
 
 
-def _once(column: tuple[Any, ...]) -> Any:
-    """The value that all have, unless it could be taken for a list of them."""
-    first = column[0]
-    same = not isinstance(first, (list, dict)) and column.count(first) == len(column)
-    return first if same else column
+def _column(values: tuple[Any, ...]) -> Any:
+    """Its shortest form that no reader takes for another: what is not of one plain type is a list (1 equals True)."""
+    most = values[len(values) // 2]
+    times = values.count(most)
+    if times + len(values) // _FEW < len(values) or isinstance(most, (list, dict)):
+        return values
+    if set(map(type, values)) != {type(most)}:
+        return values
+    if times == len(values):
+        return most
+    return {"most": most, "but": [(i, value) for i, value in enumerate(values) if value != most]}

@@ -39,10 +39,13 @@ import { createTip } from "./tip.js";
 import { createTravel } from "./travel.js";
 import { createWatch } from "./watch.js";
 
+/** What a phone or a tablet keeps of the past; other machines keep four times as much (tape.js). */
+const HAND_BYTES = 64 * 2 ** 20;
+
 document.documentElement.dataset.js = "on";
 const embedded = mountEmbed();
 
-const store = createStore();
+const store = createStore(window.matchMedia("(pointer: coarse)").matches ? { bytes: HAND_BYTES } : {});
 store.hub = document.body.dataset.hub ?? null;
 store.chosen = document.body.dataset.engine ?? null;
 const selection = createSelection();

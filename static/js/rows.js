@@ -1,12 +1,20 @@
 /**
- * The rows of a step as the page keeps them: in columns, a list per member, or one value where all rows have the same.
- * The server sends them so when asked to (app/columns.py), for there are hundreds in a step, and thousands of steps are kept: they
- * take a fifth of the memory of as many objects. `Rows` reads like a list of rows; who goes through them often makes
- * the list once.
+ * The rows of a step as the page keeps them: in columns, a list per member, or one value where all rows have the same,
+ * or that and the few that differ. The server sends them so when asked to (app/columns.py), for there are hundreds in a
+ * step, and thousands of steps are kept: they take a fifth of the memory of as many objects. `Rows` reads like a list of
+ * rows; who goes through them often makes the list once.
  *
  * @import {Event, Row, RowList, StepEvent, StepFacts} from "./types.js"
  *
- * @typedef {{[member in keyof Row]: Row[member] | Row[member][]}} Columns
+ * @template Value
+ * @typedef {{most: Value, but: Array<[number, Value]>}} Sparse all have `most`, but for those at some indices
+ */
+/**
+ * @template Value
+ * @typedef {Value | Value[] | Sparse<Value>} Column
+ */
+/**
+ * @typedef {{[member in keyof Row]: Column<Row[member]>}} Columns
  * @typedef {{length: number, columns: Columns}} Packed
  */
 
@@ -57,8 +65,29 @@ export class Rows {
 
   /** @returns {Row[]} */
   list() {
-    const list = new Array(this.length);
-    for (let i = 0; i < list.length; i += 1) list[i] = this.at(i);
+    const { length, columns } = this;
+    const request = spread(columns.request, length);
+    const slot = spread(columns.slot, length);
+    const phase = spread(columns.phase, length);
+    const scheduled = spread(columns.scheduled, length);
+    const drafted = spread(columns.drafted, length);
+    const accepted = spread(columns.accepted, length);
+    const computed = spread(columns.computed, length);
+    const out = spread(columns.out, length);
+    /** @type {Row[]} */
+    const list = new Array(length);
+    for (let i = 0; i < length; i += 1) {
+      list[i] = {
+        request: request[i],
+        slot: slot[i],
+        phase: phase[i],
+        scheduled: scheduled[i],
+        drafted: drafted[i],
+        accepted: accepted[i],
+        computed: computed[i],
+        out: out[i],
+      };
+    }
     return list;
   }
 
@@ -68,16 +97,17 @@ export class Rows {
 
   /** The row of one request. @param {string} request @returns {Row | undefined} */
   of(request) {
-    const { request: ids } = this.columns;
-    const i = Array.isArray(ids) ? ids.indexOf(request) : ids === request && this.length ? 0 : -1;
+    const i = spread(this.columns.request, this.length).indexOf(request);
     return i < 0 ? undefined : this.at(i);
   }
 
   /** Who was given tokens. @returns {string[]} */
   get delivered() {
-    const { request, out } = this.columns;
-    if (Array.isArray(request) && !Array.isArray(out)) return out > 0 ? request : [];
-    return this.list().filter((row) => row.out > 0).map((row) => row.request);
+    const request = spread(this.columns.request, this.length);
+    const { out } = this.columns;
+    if (typeof out === "number") return out > 0 ? request : [];
+    const each = spread(out, this.length);
+    return request.filter((_, i) => each[i] > 0);
   }
 
   /** Lists that it does not share with another. @param {Rows | null} like @returns {number} places in them */
@@ -85,15 +115,32 @@ export class Rows {
     let sum = 0;
     for (const member of MEMBERS) {
       const list = this.columns[member];
-      if (Array.isArray(list) && list !== like?.columns[member]) sum += list.length;
+      if (list !== like?.columns[member]) sum += Array.isArray(list) ? list.length : isSparse(list) ? 8 * list.but.length : 1;
     }
     return sum;
   }
 }
 
-/** @template Value @param {Value | Value[]} column @param {number} i @returns {Value} */
+/** @param {unknown} column @returns {column is Sparse<any>} */
+function isSparse(column) {
+  return typeof column === "object" && column !== null && "but" in column;
+}
+
+/** @template Value @param {Column<Value>} column @param {number} i @returns {Value} */
 function pick(column, i) {
-  return Array.isArray(column) ? column[i] : column;
+  if (Array.isArray(column)) return column[i];
+  if (!isSparse(column)) return /** @type {Value} */ (column);
+  const other = column.but.find(([at]) => at === i);
+  return other ? other[1] : column.most;
+}
+
+/** A column as a list; not to be changed. @template Value @param {Column<Value>} column @param {number} length @returns {Value[]} */
+function spread(column, length) {
+  if (Array.isArray(column)) return column;
+  if (!isSparse(column)) return new Array(length).fill(column);
+  const list = new Array(length).fill(column.most);
+  for (const [i, value] of column.but) list[i] = value;
+  return list;
 }
 
 /** @param {Row[]} rows @returns {Packed} */

@@ -22,8 +22,8 @@ export const SCHEMA_VERSION = 1;
 
 /** @typedef {ReturnType<typeof newEngine>} Engine */
 
-/** @param {string} id */
-function newEngine(id) {
+/** @param {string} id @param {import("./tape.js").Limits} limits */
+function newEngine(id, limits) {
   return {
     id,
     epoch: /** @type {string | null} */ (null),
@@ -31,7 +31,7 @@ function newEngine(id) {
     hello: /** @type {Hello | null} */ (null),
     state: /** @type {State | null} */ (null),
     history: createHistory(),
-    tape: createTape(),
+    tape: createTape(limits),
     /** Of its last step. */
     rows: /** @type {Rows | null} */ (null),
     /** What the hub says of it: {status, reason, detail, load, restartable}. */
@@ -40,9 +40,18 @@ function newEngine(id) {
   };
 }
 
-export function createStore() {
+/** @param {import("./tape.js").Limits} limits of each engine's tape */
+export function createStore(limits = {}) {
   /** @type {Map<string, Engine>} */
   const engines = new Map();
+
+  /** @param {string} id @returns {Engine} */
+  function engineOf(id) {
+    let engine = engines.get(id);
+    if (!engine) engines.set(id, (engine = newEngine(id, limits)));
+    return engine;
+  }
+
   return {
     engines,
     connection: "connecting", // "connecting" | "live" | "stale"
@@ -122,20 +131,13 @@ export function createStore() {
       if (frame.hub !== this.hub) this.meet(frame.hub);
       for (const event of frame.events ?? []) {
         if (event.kind === "hello" && event.v !== SCHEMA_VERSION) this.strangeVersion = event.v;
-        if (!take(engineOf(engines, event.engine), event)) return false;
+        if (!take(engineOf(event.engine), event)) return false;
       }
       this.viewers = frame.viewers ?? this.viewers;
-      for (const about of frame.engines ?? []) engineOf(engines, about.id).about = about;
+      for (const about of frame.engines ?? []) engineOf(about.id).about = about;
       return true;
     },
   };
-}
-
-/** @param {Map<string, Engine>} engines @param {string} id @returns {Engine} */
-function engineOf(engines, id) {
-  let engine = engines.get(id);
-  if (!engine) engines.set(id, (engine = newEngine(id)));
-  return engine;
 }
 
 /** Engine time now: its last word plus what has passed here since; the two clocks are never compared raw. @param {Engine | null} engine */

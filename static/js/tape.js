@@ -42,7 +42,9 @@ const IDLE = new Set(["beat", "load"]);
 /** What the engine says of a step after the step itself. */
 const AFTERMATH = new Set(["first_token", "finished"]);
 
-/** @param {{steps?: number, bytes?: number, every?: number}} limits */
+/** @typedef {{steps?: number, bytes?: number, every?: number}} Limits */
+
+/** @param {Limits} limits */
 export function createTape({ steps: maxSteps = STEPS_KEPT, bytes: maxBytes = MAX_BYTES, every = KEY_EVERY } = {}) {
   /** @type {Segment[]} oldest first */
   let segments = [];
