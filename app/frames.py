@@ -1,7 +1,7 @@
 """Frames: what viewers are sent, encoded once for all of them.
 
-A frame is `{"hub", "n", "engines"?, "viewers"?, "events"}`; `n` grows by one. It is there twice: with the rows of its
-steps as they came, and in columns (columns.py). Text rides beside the frame that it was
+A frame is `{"hub", "n", "engines"?, "viewers"?, "events"}`; `n` grows by one. Where a viewer asks for it, it is there
+twice: with the rows of its steps as they came, and in columns (columns.py). Text rides beside the frame that it was
 ready with, one message per reader who may see it. The ring is bounded in frames and bytes; a viewer whose next
 frame has left it needs a keyframe.
 """
@@ -14,11 +14,11 @@ from typing import NamedTuple
 from app.ledger import TextDelta
 from app.wire import Json, encode
 
-RING_FRAMES = 256
-RING_BYTES = 8 * 2**20
+RING_FRAMES = 1024
+RING_BYTES = 32 * 2**20  # far more than the window of frames that a viewer may have unacknowledged (viewers.py)
 
 
-class Said(NamedTuple):
+class Encoded(NamedTuple):
     """An event or a frame as JSON: as it came, and with rows in columns; one string where both are the same."""
 
     raw: str
@@ -30,7 +30,7 @@ class Frame:
 
     __slots__ = ("_deltas", "_texts", "hub", "n", "num_bytes", "payload")
 
-    def __init__(self, hub: str, n: int, payload: Said, deltas: list[TextDelta]) -> None:
+    def __init__(self, hub: str, n: int, payload: Encoded, deltas: list[TextDelta]) -> None:
         self.hub = hub
         self.n = n
         self.payload = payload
@@ -72,8 +72,8 @@ def text_message(hub: str, entries: list[Json]) -> str:
 
 
 def frame_payload(
-    hub: str, n: int, events: list[Said], *, engines: list[Json] | None, viewers: Json | None, key: bool = False
-) -> Said:
+    hub: str, n: int, events: list[Encoded], *, engines: list[Json] | None, viewers: Json | None, key: bool = False
+) -> Encoded:
     """Splice events that are JSON already into a frame; what is None has not changed."""
     head = f'{{"hub":{encode(hub)},"n":{n}'
     if key:
@@ -84,14 +84,14 @@ def frame_payload(
         head += f',"viewers":{encode(viewers)}'
     raw = f'{head},"events":[{",".join(event.raw for event in events)}]}}'
     if all(event.columns is event.raw for event in events):
-        return Said(raw, raw)
-    return Said(raw, f'{head},"events":[{",".join(event.columns for event in events)}]}}')
+        return Encoded(raw, raw)
+    return Encoded(raw, f'{head},"events":[{",".join(event.columns for event in events)}]}}')
 
 
-def portions(events: list[Said], most: int) -> list[list[Said]]:
+def portions(events: list[Encoded], most: int) -> list[list[Encoded]]:
     """Split in order into runs of at most so many characters in columns, or of one event; at least one run, be it
     empty."""
-    runs: list[list[Said]] = [[]]
+    runs: list[list[Encoded]] = [[]]
     size = 0
     for event in events:
         if runs[-1] and size + len(event.columns) > most:

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from app.columns import in_columns
-from app.frames import Frame, FrameRing, Said, frame_payload, portions, text_entry, text_message
+from app.frames import Encoded, Frame, FrameRing, frame_payload, portions, text_entry, text_message
 from app.ledger import Entry, Ledger, TextDelta
 from app.questions import EngineAway as EngineAway
 from app.questions import Questions
@@ -26,7 +26,7 @@ from app.settings import Settings, ShareText
 from app.wire import Json, WireError, encode, read_event
 
 FRAMES_PER_S = 30
-FRAME_CHARS = 16 * 2**10  # characters of events, in columns; one that alone is larger has a frame to itself
+FRAME_CHARS = 16 * 2**10  # characters of events, in columns where asked for; a larger one has a frame to itself
 CHECK_S = 0.25  # how often the engines' statuses are looked at when nothing happens
 HEARTBEAT_S = 5.0  # an empty frame after this long without one: proxies drop idle sockets, and pages notice a dead line
 REPLY_TIMEOUT_S = 5.0
@@ -48,6 +48,7 @@ class Viewer(Protocol):
     """What the hub asks of a viewer: to be woken, and to say whether it needs a keyframe."""
 
     needs_key: bool
+    columns: bool
 
     def take_key(self, n: int, payload: str) -> None: ...
     def wake(self) -> None: ...
@@ -69,7 +70,7 @@ class Hub:
         self.close_begun = asyncio.Event()
         self._links: dict[str, EngineLink] = {}
         self._questions = Questions()
-        self._pending: list[Said] = []
+        self._pending: list[tuple[Json, str]] = []
         self._told: list[Json] = []
         self._told_viewers: Json = {}
         self._framed_at = time.monotonic()
@@ -161,7 +162,7 @@ class Hub:
                 link.send(encode({"cmd": "key", "cmd_id": self._next_cmd_id()}))
 
     def _publish(self, record: EngineRecord, event: Json, raw: str) -> None:
-        self._pending.append(Said(raw, in_columns(event, raw)))
+        self._pending.append((event, raw))
         if event["kind"] == "reply":
             self._settle(event)
         elif event["kind"] == "key":
@@ -302,13 +303,15 @@ class Hub:
 
     def _make_frames(self, deltas: list[TextDelta], engines: list[Json] | None, viewers: Json | None) -> None:
         """One frame of what is pending, or several of a size that a page folds between two pictures."""
-        *earlier, last = portions(self._pending, FRAME_CHARS)
+        columns = any(viewer.columns for viewer in self.viewers)
+        encoded = [Encoded(raw, in_columns(event, raw) if columns else raw) for event, raw in self._pending]
+        *earlier, last = portions(encoded, FRAME_CHARS)
         for events in earlier:
             self._append_frame(frame_payload(self.id, self.n + 1, events, engines=None, viewers=None), deltas)
             deltas = []  # with the first: a request's last text comes before its end
         self._append_frame(frame_payload(self.id, self.n + 1, last, engines=engines, viewers=viewers), deltas)
 
-    def _append_frame(self, payload: Said, deltas: list[TextDelta]) -> None:
+    def _append_frame(self, payload: Encoded, deltas: list[TextDelta]) -> None:
         self.n += 1
         self.frames.append(Frame(self.id, self.n, payload, deltas))
 
@@ -319,7 +322,7 @@ class Hub:
                 told.append(encode(record.hello))
                 if record.state is not None:
                     told.append(record.key())
-        events = [Said(event, event) for event in told]
+        events = [Encoded(event, event) for event in told]
         return frame_payload(self.id, self.n, events, engines=summaries, viewers=self.watching(), key=True).raw
 
     def close(self, reason: str) -> None:

@@ -26,7 +26,7 @@ class ViewerSession:
 
     def __init__(self, hub: Hub, socket: WebSocket, owner: str | None) -> None:
         self.needs_key = False
-        self._columns = False
+        self.columns = False
         self._hub = hub
         self._socket = socket
         self._owner = owner
@@ -84,7 +84,7 @@ class ViewerSession:
             if resume.hub == self._hub.id and resume.n <= self._hub.n and self._reaches(resume.n + 1):
                 self._next, self._acked = resume.n + 1, resume.n
         if message.rows is not None:
-            self._columns = message.rows == "columns"
+            self.columns = message.rows == "columns"
         if message.ack is not None and message.ack < self._next:
             self._acked = max(self._acked, message.ack)
             self._windows_missed = 0
@@ -147,7 +147,7 @@ class ViewerSession:
         text = frame.text(self._owner, everything=self._hub.share_all)
         if text is not None:  # before the frame: a request's last text comes before its end
             await self._socket.send_text(text)
-        await self._socket.send_text(frame.payload.columns if self._columns else frame.payload.raw)
+        await self._socket.send_text(frame.payload.columns if self.columns else frame.payload.raw)
 
     async def _be_patient(self) -> None:
         """A whole window is unacknowledged: wait for an ack, longer each time, then start over with a keyframe."""

@@ -138,6 +138,7 @@ export function createAxis() {
     },
     /** @param {number} factor @param {number} x @param {Plot} plot */
     zoomTime(factor, x, plot) {
+      if (!this.scale) this.suit(plot); // nobody has drawn along it yet
       const scale = within(MIN_SCALE, this.scale * factor, MAX_SCALE);
       const fixed = this.edge - (plot.right - x) / this.scale;
       const edge = fixed + (plot.right - x) / scale;

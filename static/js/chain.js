@@ -2,7 +2,7 @@
  * Which block follows which. A block's hash is chained: it names all tokens up to its block, so it has one predecessor
  * and one place in the prefix for good, whatever block holds it and at whatever moment. What is learned here therefore
  * never becomes wrong; the oldest of it is forgotten. What is heard is only put down; it is sorted out once somebody
- * asks, for few look at it and there is much.
+ * asks, or there is much of it, for few look.
  *
  * @import {State, StepFacts} from "./types.js"
  *
@@ -35,7 +35,7 @@ export function createChain() {
     /** @param {string} hash @param {string | null} parent @param {number} index @param {boolean} again */
     put(hash, parent, index, again) {
       heard.push({ hash, parent, index, again });
-      if (heard.length >= 2 * LINKS_KEPT) heard = heard.slice(LINKS_KEPT);
+      if (heard.length >= LINKS_KEPT) settle();
     },
     /** @param {string} hash */
     get: (hash) => settle().get(hash),

@@ -41,13 +41,13 @@ export function mountPanel(id, panel, page, { timed = false } = {}) {
   const mounted = {
     id,
     visible: true,
-    /** @param {View} from */
+    /** @param {View} from @returns {boolean | void} false when there was nothing to draw */
     draw(from) {
       const view = /** @type {KnownView} */ (from);
-      if (!size.width || !size.height || !view.palette) return;
+      if (!size.width || !size.height || !view.palette) return false;
       const look = panel.look?.(view);
       const now = look ? [...look, view.palette, size.width, size.height] : [];
-      if (look && !differs(now, drawn)) return;
+      if (look && !differs(now, drawn)) return false;
       drawn = now;
       say(empty, panel.empty(view));
       g.setTransform(size.scale, 0, 0, size.scale, 0, 0);
@@ -57,6 +57,7 @@ export function mountPanel(id, panel, page, { timed = false } = {}) {
       g.textBaseline = "middle";
       if (leads && onAxis()) view.axis.suit({ left: panel.margin ?? 0, right: size.width - (panel.gutter ?? 0) });
       panel.draw(g, size, view);
+      return true;
     },
     /** @param {View} now */
     refresh(now) {

@@ -256,7 +256,9 @@ export function backfill(history, { steps, requests }, state) {
   if (!older.length) return;
   // Who held a slot without getting tokens is not known of steps that were not watched.
   /** @type {Map<number, Step>} */
-  const merged = new Map(older.map((step) => [history.base + step.step, withSlots(packed(step), [], state)]));
+  const merged = new Map();
+  let before = /** @type {Step | null} */ (null);
+  for (const step of older) merged.set(history.base + step.step, (before = withSlots(packed(step, before?.rows), [], state)));
   for (const [column, step] of history.steps) merged.set(column, step);
   history.steps = new Map([...merged].sort(([one], [other]) => one - other).slice(-KEPT));
   const lastSeen = new Map();

@@ -9,7 +9,8 @@
  * @import {View} from "./types.js"
  *
  * @typedef {ReturnType<typeof createLoop>} Loop
- * @typedef {{id: string, visible: boolean, draw?: (view: View) => void, refresh?: (view: View) => void}} Panel
+ * `draw` answers false where it did nothing.
+ * @typedef {{id: string, visible: boolean, draw?: (view: View) => unknown, refresh?: (view: View) => void}} Panel
  */
 
 const CALM_MS = 500;
@@ -96,8 +97,7 @@ export function createLoop(view) {
       const owed = atLeastOne && done === 0 && (eager || frames - since > PATIENCE);
       if (!owed && performance.now() + CAUTION * (usual[name][panel.id] ?? 0) > until) continue;
       due[name].delete(panel);
-      guarded(panel, name, now);
-      done += 1;
+      if (guarded(panel, name, now)) done += 1;
     }
     return done;
   }
@@ -122,15 +122,16 @@ export function createLoop(view) {
     if (!waiting.has(panel)) waiting.set(panel, frames);
   }
 
-  /** A fault in one panel must not take the others with it. @param {Panel} panel @param {"draw" | "refresh"} name @param {View} now */
+  /** A fault in one panel must not take the others with it. @param {Panel} panel @param {"draw" | "refresh"} name @param {View} now @returns {boolean} whether there was something to do */
   function guarded(panel, name, now) {
     const start = performance.now();
     try {
-      panel[name]?.(now);
+      if (panel[name]?.(now) === false) return false;
     } catch (error) {
       console.error(`panel ${panel.id} could not ${name}`, error);
     }
     usual[name][panel.id] = 0.95 * (usual[name][panel.id] ?? 0) + 0.05 * (performance.now() - start);
+    return true;
   }
 
   return {

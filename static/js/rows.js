@@ -18,7 +18,7 @@
  * @typedef {{length: number, columns: Columns}} Packed
  */
 
-const MEMBERS = /** @type {Array<keyof Row>} */ (["request", "slot", "phase", "scheduled", "drafted", "accepted", "computed", "out"]);
+export const MEMBERS = /** @type {Array<keyof Row>} */ (["request", "slot", "phase", "scheduled", "drafted", "accepted", "computed", "out"]);
 
 export class Rows {
   /** @param {Packed} packed */
@@ -96,12 +96,12 @@ export class Rows {
   }
 
   /** The row of one request. @param {string} request @returns {Row | undefined} */
-  of(request) {
+  find(request) {
     const i = spread(this.columns.request, this.length).indexOf(request);
     return i < 0 ? undefined : this.at(i);
   }
 
-  /** Who was given tokens. @returns {string[]} */
+  /** Who was given tokens. @returns {readonly string[]} */
   get delivered() {
     const request = spread(this.columns.request, this.length);
     const { out } = this.columns;
@@ -110,13 +110,10 @@ export class Rows {
     return request.filter((_, i) => each[i] > 0);
   }
 
-  /** Lists that it does not share with another. @param {Rows | null} like @returns {number} places in them */
-  places(like) {
+  /** What of it is not shared with another. @param {Rows | null} like @param {(value: unknown) => number} weigh @returns {number} the sum of the weights */
+  weight(like, weigh) {
     let sum = 0;
-    for (const member of MEMBERS) {
-      const list = this.columns[member];
-      if (list !== like?.columns[member]) sum += Array.isArray(list) ? list.length : isSparse(list) ? 8 * list.but.length : 1;
-    }
+    for (const member of MEMBERS) if (this.columns[member] !== like?.columns[member]) sum += weigh(this.columns[member]);
     return sum;
   }
 }
@@ -134,7 +131,7 @@ function pick(column, i) {
   return other ? other[1] : column.most;
 }
 
-/** A column as a list; not to be changed. @template Value @param {Column<Value>} column @param {number} length @returns {Value[]} */
+/** A column as a list: the very one that is kept. @template Value @param {Column<Value>} column @param {number} length @returns {readonly Value[]} */
 function spread(column, length) {
   if (Array.isArray(column)) return column;
   if (!isSparse(column)) return new Array(length).fill(column);
@@ -156,10 +153,10 @@ function pack(rows) {
 /** The row of one request in a step. @param {Pick<StepFacts, "rows"> | undefined} step @param {string} request @returns {Row | undefined} */
 export function rowOf(step, request) {
   const rows = step?.rows ?? [];
-  return rows instanceof Rows ? rows.of(request) : [...rows].find((row) => row.request === request);
+  return rows instanceof Rows ? rows.find(request) : [...rows].find((row) => row.request === request);
 }
 
-/** The requests that a step gave tokens to. @param {Pick<StepFacts, "rows">} step @returns {string[]} */
+/** The requests that a step gave tokens to. @param {Pick<StepFacts, "rows">} step @returns {readonly string[]} */
 export function deliveredIn({ rows }) {
   return Rows.of(rows).delivered;
 }
@@ -169,7 +166,13 @@ export function opened(event) {
   return event.kind === "step" ? { ...event, rows: [...event.rows] } : event;
 }
 
-/** A step to be kept: its rows in columns. @param {StepEvent} step @param {Rows | null} [like] @returns {StepEvent} */
+/**
+ * A step to be kept: its rows in columns. Rows with members that are not known here stay a list, lest they be lost.
+ * @param {StepEvent} step @param {RowList | null} [like] those of the step before
+ * @returns {StepEvent}
+ */
 export function packed(step, like) {
-  return { ...step, rows: Rows.of(step.rows, like) };
+  const { rows } = step;
+  if (Array.isArray(rows) && !rows.every((row) => Object.keys(row).length === MEMBERS.length && MEMBERS.every((member) => member in row))) return step;
+  return { ...step, rows: Rows.of(rows, like instanceof Rows ? like : null) };
 }

@@ -8,7 +8,7 @@ import { createInbox } from "./inbox.js";
 const FIRST_DELAY_MS = 250;
 const MAX_DELAY_MS = 8000;
 /** Frames; the hub lets 64 be on their way. */
-const ACK_EVERY = 8;
+export const ACK_EVERY = 8;
 /** The hub says something every 5 s, whatever its engines do; after this long in silence the line is taken for dead. */
 const SILENCE_MS = 8000;
 

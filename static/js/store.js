@@ -6,7 +6,7 @@
  * show that moment while the fold runs on, until `release`. `shown` is what panels draw, `now` the engine time that
  * belongs to it, and `until` says which boundaries lie ahead of it (see history.js).
  *
- * @import {Event, Hello, Json, State} from "./types.js"
+ * @import {Event, Hello, Json, RowList, State} from "./types.js"
  *
  * @typedef {{state: State | null, column: number, until: number, now: number, visited: boolean}} Moment
  * @typedef {ReturnType<typeof createStore>} Store
@@ -14,8 +14,8 @@
 
 import { copyState } from "./copy.js";
 import { createHistory, forgetBefore, remember } from "./history.js";
+import { opened, packed } from "./rows.js";
 import { fold } from "./state.js";
-import { opened, packed, Rows } from "./rows.js";
 import { createTape } from "./tape.js";
 
 export const SCHEMA_VERSION = 1;
@@ -33,7 +33,7 @@ function newEngine(id, limits) {
     history: createHistory(),
     tape: createTape(limits),
     /** Of its last step. */
-    rows: /** @type {Rows | null} */ (null),
+    rows: /** @type {RowList | null} */ (null),
     /** What the hub says of it: {status, reason, detail, load, restartable}. */
     about: /** @type {Json} */ ({ status: "starting", reason: null, detail: null, load: null, restartable: false }),
     clock: { t: 0, at: performance.now() },
@@ -174,7 +174,7 @@ function take(engine, event) {
   if (!known || event.t >= engine.clock.t) engine.clock = { t: event.t, at: performance.now() };
   const kept = event.kind === "step" ? packed(event, engine.rows) : event;
   const open = opened(kept);
-  if (kept.kind === "step") engine.rows = /** @type {Rows} */ (kept.rows);
+  if (kept.kind === "step") engine.rows = kept.rows;
   engine.state = fold(engine.state, open);
   remember(engine.history, open, engine.state, kept);
   if (engine.state) record(engine, kept, engine.state);

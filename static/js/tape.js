@@ -6,7 +6,7 @@
  *
  * Steps are named by column (see history.js), which counts on over restarts.
  *
- * @import {Event, KeyEvent, State, StepEvent} from "./types.js"
+ * @import {Event, KeyEvent, RowList, State, StepEvent} from "./types.js"
  *
  * @typedef {Object} Segment
  * @property {string} epoch
@@ -21,7 +21,7 @@
  * @property {Event[]} events
  * @property {number} steps
  * @property {number} bytes
- * @property {Rows | null} rows of its last step
+ * @property {RowList | null} rows of its last step
  *
  * @typedef {{segment: Segment, next: number, column: number, settled: boolean, state: State, t: number}} Cursor
  *   where the folding of a segment stands
@@ -36,6 +36,8 @@ import { fold } from "./state.js";
 export const STEPS_KEPT = 20_000;
 /** Steps between two keyframes: what showing a step costs at most. */
 export const KEY_EVERY = 256;
+/** Strings of a message that browsers keep once, however often they come. */
+const SHORT = 10;
 const MAX_BYTES = 256 * 2 ** 20;
 /** Events that the reducer passes over, and that come even when nothing happens. */
 const IDLE = new Set(["beat", "load"]);
@@ -185,10 +187,9 @@ function extend(segment, event) {
     return;
   }
   const step = packed(event, segment.rows);
-  const rows = /** @type {Rows} */ (step.rows);
   segment.events.push(step);
-  segment.bytes += weigh({ ...step, rows: null }) + weighRows(rows, segment.rows);
-  segment.rows = rows;
+  segment.bytes += weigh({ ...step, rows: null }) + weighRows(step.rows, segment.rows);
+  segment.rows = step.rows;
   segment.to = segment.base + event.step;
   segment.steps += 1;
 }
@@ -205,15 +206,15 @@ export function weigh(value) {
   return sum;
 }
 
-/** Lists are of one kind each. @param {any[]} list */
+/** Lists are of one kind each; short names are kept once for all places. @param {any[]} list */
 function weighList(list) {
-  if (typeof list[0] === "number") return 32 + 8 * list.length;
+  if (typeof list[0] === "number" || (typeof list[0] === "string" && list[0].length <= SHORT)) return 32 + 8 * list.length;
   return list.reduce((sum, each) => sum + weigh(each), 32);
 }
 
-/** Columns, and the names of requests in them, but for those that are shared with the step before. @param {Rows} rows @param {Rows | null} before */
+/** Columns, and the names of requests in them, but for those that are shared with the step before. @param {RowList} rows @param {RowList | null} before */
 function weighRows(rows, before) {
-  return 256 + 8 * rows.places(before);
+  return rows instanceof Rows ? 256 + rows.weight(before instanceof Rows ? before : null, weigh) : weigh([...rows]);
 }
 
 /** Of a keyframe: a word for each of its two lists of blocks (hashes are shared with events), and what is live. @param {State} state */

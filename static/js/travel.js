@@ -56,9 +56,11 @@ export function createTravel({ store, selection, axis, loop, plot }) {
     if (!engine) return;
     wanted = { engine, column, settled };
     if (reading.has(engine)) return;
+    let read = true;
     if (performance.now() > (patientUntil.get(engine) ?? -Infinity)) {
       reading.add(engine);
-      await readPast(engine).catch(() => null).finally(() => reading.delete(engine)); // the line may be down
+      read = await readPast(engine).catch(unreadable);
+      reading.delete(engine);
     }
     const target = /** @type {typeof wanted} */ (wanted); // another may have been asked for meanwhile
     if (target?.engine !== engine) return; // of another engine, which is asked itself
@@ -66,7 +68,8 @@ export function createTravel({ store, selection, axis, loop, plot }) {
     if (store.held === null || engine !== store.engine) return;
     if (!store.visit(target.column, target.settled)) {
       patientUntil.set(engine, performance.now() + PATIENCE_MS);
-      say(`What the engine held after step ${count(stepNumber(engine.history, target.column))} is not kept any more.`);
+      const moment = `What the engine held after step ${count(stepNumber(engine.history, target.column))}`;
+      say(read ? `${moment} is not kept any more.` : `${moment} could not be read: the server did not answer.`);
     }
     loop.invalidateNow();
   }
@@ -153,14 +156,20 @@ export function createTravel({ store, selection, axis, loop, plot }) {
   }
 }
 
-/** Put what the server's ring holds of this epoch on the tape and into the history. @param {Engine} engine */
+/** @param {unknown} error */
+function unreadable(error) {
+  console.error("the past could not be read", error);
+  return false;
+}
+
+/** Put what the server's ring holds of this epoch on the tape and into the history; false if it could not be read. @param {Engine} engine */
 async function readPast(engine) {
   const { readRecording, stepsAndNotes } = await recordingReader();
   const { epoch, history, tape } = engine;
   const older = { steps: /** @type {StepEvent[]} */ ([]), requests: /** @type {Placed[]} */ ([]) };
   /** @type {Object<string, RequestFacts>} */
   const ended = {};
-  await readRecording(engine.id, (events) => {
+  const read = await readRecording(engine.id, (events) => {
     if (events[0].epoch !== epoch) return;
     for (const [id, facts] of Object.entries(events[0].state.requests)) if (facts.status === "finished") ended[id] = facts;
     const { steps, requests } = stepsAndNotes(events);
@@ -169,6 +178,7 @@ async function readPast(engine) {
     tape.graft(events, epochAt(history, history.last).base);
   });
   if (engine.epoch === epoch && engine.state) backfill(history, older, { ...engine.state, requests: { ...ended, ...engine.state.requests } });
+  return read;
 }
 
 /** The nearest column with a step, from a column on in a direction; the last one before the end otherwise. @param {History} history @param {number} column @param {number} direction */

@@ -68,6 +68,40 @@ def test_much_at_once_is_told_in_frames_of_bounded_size_and_in_order(hub: Hub, e
     assert seqs == list(range(seqs[0], seqs[0] + 2500))
 
 
+class Watching:
+    """A viewer that asked for columns."""
+
+    needs_key = False
+    columns = True
+
+    def take_key(self, n: int, payload: str) -> None: ...
+
+    def wake(self) -> None: ...
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_frames_are_bounded_by_what_a_page_is_sent(hub: Hub, engine: LocalEngine, watched: bool) -> None:
+    for i in range(64):
+        engine.arrived(f"R{i}")
+        engine.admitted(f"R{i}", slot=i)
+    frame(hub)
+    if watched:
+        hub.viewers.add(Watching())
+    first = hub.n + 1
+    for number in range(1, 31):
+        engine.step(number, *(row(f"R{i}", slot=i, computed=number) for i in range(64)))
+    hub._tick(time.monotonic())
+    frames = [found for n in range(first, hub.n + 1) if (found := hub.frames.get(n)) is not None]
+    assert all(len(each.payload.columns) < FRAME_CHARS + 500 for each in frames)
+    assert (len(frames) < 5) is watched
+    for each in frames:
+        raw, columns = map(len, each.payload)
+        assert each.num_bytes == (raw + columns if watched else raw)
+        assert (columns < raw / 3) is watched
+    events = [event for each in frames for event in json.loads(each.payload.raw)["events"]]
+    assert [event["step"] for event in events] == list(range(1, 31))
+
+
 def test_a_frame_tells_the_engines_only_when_something_about_them_changed(hub: Hub, engine: LocalEngine) -> None:
     assert frame(hub)["engines"][0]["status"] == "ready"
     engine.beat()

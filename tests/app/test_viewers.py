@@ -41,16 +41,21 @@ def test_a_viewer_that_asks_for_columns_gets_steps_so_and_all_else_as_it_is(
     packed.send(encode({"rows": "columns"}))
     usual.take()
     assert json.loads(packed.recv(timeout=WAIT_S))["key"]
-    engine.arrived("R1")
-    engine.admitted("R1")
-    engine.step(1, row("R1", scheduled=8, computed=8), tables=[["R1", [0]]])
+    rows = [row(f"R{i}", scheduled=8, computed=8) for i in range(9)]
+    for i in range(9):
+        engine.arrived(f"R{i}")
+        engine.admitted(f"R{i}")
+    engine.step(1, *rows, tables=[["R1", [0]]])
     usual.take_until(lambda: (state := usual.states["main"]) and state["step"] == 1)
     listed = [event for frame in usual.frames[1:] for event in frame["events"]]
     told: list[Json] = []
     while len(told) < len(listed):
         told += json.loads(packed.recv(timeout=WAIT_S))["events"]
     assert told[:-1] == listed[:-1]
-    assert told[-1] == {**listed[-1], "rows": {"length": 1, "columns": row("R1", scheduled=8, computed=8)}}
+    assert told[-1] == {
+        **listed[-1],
+        "rows": {"length": 9, "columns": {**rows[0], "request": [f"R{i}" for i in range(9)]}},
+    }
 
 
 def test_a_viewer_that_asks_for_rows_in_another_shape_is_told_which_there_are(server: Running) -> None:

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
 
+from app.viewers import WINDOW
 from tests.app.processes import Served, serving
 from tests.browser.actions import burst, send, settle, wait_for, wait_running
 from tests.browser.conftest import OpenPage
+from tests.browser.test_reducer import call
 
 pytestmark = pytest.mark.browser
 
@@ -183,3 +185,7 @@ def test_the_gate_works_without_scripts(open_page: OpenPage, served: Served) -> 
     expect(page.locator("[data-part=status]")).to_have_text("paused")
     page.click("[data-part=run]")
     expect(page.locator("[data-part=status]")).to_have_text("ready")
+
+
+def test_a_page_acknowledges_long_before_the_hub_stops_sending(still: Page) -> None:
+    assert 4 * call(still, "socket", "m.ACK_EVERY") <= WINDOW

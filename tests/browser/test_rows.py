@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
+from app.columns import COLUMNS
 from tests.app.fakes import row
 from tests.browser.test_reducer import call
 
@@ -22,6 +23,15 @@ def rows(page: Page, script: str) -> Any:
 @pytest.mark.parametrize("some", [ROWS, ROWS[:1], []])
 def test_the_list_is_what_it_was_made_of(still: Page, some: list[Any]) -> None:
     assert call(still, "rows", f"[...m.Rows.of({some!r})]") == some
+
+
+def test_the_page_knows_the_members_that_the_server_puts_in_columns(still: Page) -> None:
+    assert call(still, "rows", "m.MEMBERS") == list(COLUMNS)
+
+
+@pytest.mark.parametrize("other", [{**ROWS[0], "new": 1}, {"request": "R1"}])
+def test_rows_with_other_members_stay_as_they_are(still: Page, other: dict[str, Any]) -> None:
+    assert call(still, "rows", f"m.packed({{ rows: {[ROWS[0], other]!r} }}).rows") == [ROWS[0], other]
 
 
 def test_columns_from_the_server_read_as_rows(still: Page) -> None:
@@ -44,9 +54,9 @@ def test_lists_that_repeat_are_kept_once(still: Page) -> None:
       const again = m.Rows.of(list.map((row) => ({ ...row, computed: row.computed + 1 })), rows);
       const { request, slot, computed } = again.columns;
       return [request === rows.columns.request, slot === rows.columns.slot, computed === rows.columns.computed,
-        again.places(rows) < again.places(null)];
+        again.weight(rows, () => 1), again.weight(null, () => 1)];
     })()"""
-    assert rows(still, same) == [True, True, False, True]
+    assert rows(still, same) == [True, True, False, 1, 8]
 
 
 def test_lists_of_other_requests_are_not_taken_for_the_same(still: Page) -> None:
