@@ -66,6 +66,7 @@ _MEMBERS: dict[str, tuple[tuple[str, type], ...]] = {
     "load": (("phase", str), ("done", int), ("total", int), ("unit", str)),
     "hello": (("config", dict), ("model", dict), ("clock_unix_us", int)),
     "key": (("state", dict),),
+    "step": (("step", int), ("rows", list)),
     "request": (("event", str), ("request", str)),
     "bye": (("reason", str),),
 }

@@ -64,7 +64,7 @@ export function learnStep(chain, { rows }, { requests, blocks }) {
     const first = Math.floor((row.computed - row.scheduled) / size);
     if ((first + 1) * size > row.computed) continue; // as with most rows: no block was filled
     const table = requests[row.request].block_table;
-    for (let i = first; (i + 1) * size <= row.computed; i += 1) learn(chain, blocks.hashes, table, i);
+    for (let i = first; (i + 1) * size <= row.computed && i < table.length; i += 1) learn(chain, blocks.hashes, table, i);
   }
 }
 

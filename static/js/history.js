@@ -9,7 +9,6 @@
  * step c it is c + 0.5, so that what happened before the next step is not yet told.
  *
  * @import {Event, FinishReason, PreemptedEvent, RequestEvent, RequestFacts, State, StepEvent, Timings} from "./types.js"
- * @import {Placed} from "./notes.js"
  *
  * @typedef {ReturnType<typeof createHistory>} History
  * @typedef {StepEvent & {skipped: number[], num_slots: number, top_slot: number}} Step see withSlots
@@ -19,15 +18,14 @@
  */
 
 import { createChain, learnPrompt, learnStep, learnTables } from "./chain.js";
-import { closeStay, closeWait, deleteOldest, endLane, extendLane, markRow, openLane } from "./lanes.js";
-import { takeNote, withOlderNotes } from "./notes.js";
-import { packed } from "./rows.js";
+import { closeStay, closeWait, deleteOldest, endLane, markRow, openLane } from "./lanes.js";
+import { takeNote } from "./notes.js";
 import { KEY_EVERY, STEPS_KEPT } from "./tape.js";
 
 /** As many as the tape may hold, and those from the server that are older. */
-const KEPT = STEPS_KEPT + 2 * KEY_EVERY;
+export const KEPT = STEPS_KEPT + 2 * KEY_EVERY;
 const SAMPLES_KEPT = 5000;
-const PREEMPTIONS_KEPT = 1000;
+export const PREEMPTIONS_KEPT = 1000;
 const GAPS_KEPT = 200;
 const MARKS_KEPT = 200;
 /** Owners of one block that are remembered. */
@@ -229,7 +227,7 @@ function skippedSlots({ rows }, { queues, requests }) {
  * A step and what of the slots it does not say: how many there are, and one more than the highest in use.
  * @param {StepEvent} step @param {number[]} skipped @param {State} state @returns {Step}
  */
-function withSlots(step, skipped, { config }) {
+export function withSlots(step, skipped, { config }) {
   let top_slot = config.max_num_seqs;
   for (const { slot } of step.rows) if (slot >= top_slot) top_slot = slot + 1;
   return { ...step, skipped, num_slots: config.max_num_seqs, top_slot };
@@ -240,48 +238,6 @@ function noteOwner(history, block, owner) {
   const known = history.owners.get(block);
   if (!known) history.owners.set(block, [owner]);
   else if (known.unshift(owner) > OWNERS_KEPT) known.pop();
-}
-
-/**
- * Steps from the server that this page did not hear, from before it was opened or from a gap: the lanes of requests
- * that the state still knows are drawn back to where those steps begin, and what the steps did can be explained.
- * @param {History} history
- * @param {{steps: StepEvent[], requests: Placed[]}} older oldest first
- * @param {State} state
- */
-export function backfill(history, { steps, requests }, state) {
-  noteOlder(history, requests.filter((event) => event.epoch === history.epoch));
-  const missing = (/** @type {StepEvent} */ { epoch, step }) => epoch === history.epoch && !history.steps.has(history.base + step) && history.base + step <= history.last;
-  const older = steps.filter(missing);
-  if (!older.length) return;
-  // Who held a slot without getting tokens is not known of steps that were not watched.
-  /** @type {Map<number, Step>} */
-  const merged = new Map();
-  let before = /** @type {Step | null} */ (null);
-  for (const step of older) merged.set(history.base + step.step, (before = withSlots(packed(step, before?.rows), [], state)));
-  for (const [column, step] of history.steps) merged.set(column, step);
-  history.steps = new Map([...merged].sort(([one], [other]) => one - other).slice(-KEPT));
-  const lastSeen = new Map();
-  for (const step of older) for (const row of step.rows) lastSeen.set(row.request, step.step);
-  for (const step of older) {
-    for (const row of step.rows) extendLane(history, row, history.base + step.step, state);
-    for (const row of step.rows) {
-      const lane = history.lanes.get(row.request);
-      if (!lane?.late || lane.end || lastSeen.get(row.request) !== step.step || lane.facts.status !== "finished") continue;
-      endLane(history, lane, history.base + step.step + 1, lane.facts.finish_reason, lane.facts.finish_detail);
-    }
-  }
-}
-
-/** @param {History} history @param {Placed[]} events */
-function noteOlder(history, events) {
-  history.notes = withOlderNotes(history.notes, events, history.base);
-  const known = new Set(history.preemptions.map((event) => `${event.epoch}/${event.seq}`));
-  const preempted = events.filter((event) => event.event === "preempted");
-  const older = preempted.filter((event) => !known.has(`${event.epoch}/${event.seq}`));
-  /** @type {History["preemptions"]} */
-  const all = [...history.preemptions, ...older.map((event) => ({ ...event, column: history.base + event.step }))];
-  history.preemptions = all.sort((one, other) => other.column - one.column || other.seq - one.seq).slice(0, PREEMPTIONS_KEPT);
 }
 
 // -- requests ------------------------------------------------------------------------------------

@@ -153,6 +153,7 @@ selection.subscribe((choice) => {
 /** The axis alone: what is in view grows or shrinks about the moment shown, or about the right edge. @param {number} factor */
 function zoom(factor) {
   const plot = timedPlot();
+  if (plot.right <= plot.left) return; // no axis is on show
   const x = store.held ? axis.x(store.held.column + 0.5, plot) : plot.right;
   axis.zoom(factor, x, plot, view().last);
   travel.panned();

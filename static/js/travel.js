@@ -10,8 +10,9 @@
  * @typedef {"preempted" | "finished" | "slow" | "mark"} Kind what to jump to
  */
 
+import { backfill } from "./backfill.js";
 import { olderSteps, say } from "./controls.js";
-import { backfill, epochAt, oldestColumn, stepNumber } from "./history.js";
+import { epochAt, oldestColumn, stepNumber } from "./history.js";
 import { count } from "./format.js";
 import { recordingReader } from "./later.js";
 

@@ -242,6 +242,8 @@ def test_an_unknown_kind_is_handed_on(hub: Hub, engine: LocalEngine) -> None:
         '{"kind":"hello","engine":"main","epoch":"e","seq":1,"t":1,"config":{}}',
         '{"kind":"hello","engine":"main","epoch":"e","seq":1,"t":1,"config":{},"model":{},"clock_unix_us":1}',
         '{"kind":"key","engine":"main","epoch":"e","seq":1,"t":1,"state":null}',
+        '{"kind":"step","engine":"main","epoch":"e","seq":1,"t":1,"step":1,"rows":""}',
+        '{"kind":"step","engine":"main","epoch":"e","seq":1,"t":1,"step":1,"rows":{}}',
     ],
 )  # fmt: skip
 def test_a_malformed_message_is_refused_and_the_state_kept(hub: Hub, engine: LocalEngine, text: str) -> None:

@@ -295,6 +295,28 @@ def test_a_chain_is_learned_from_prompts_and_from_what_steps_fill(scene: Scene) 
     assert call(scene.page, "chain", script) == learned
 
 
+def test_a_prompt_that_comes_again_and_again_leaves_the_chain_what_else_it_knows(scene: Scene) -> None:
+    script = """(() => {
+      const chain = m.createChain();
+      const hashes = (name, n) => Array.from({ length: n }, (_, i) => name + i);
+      m.learnPrompt(chain, hashes("once", 300));
+      for (let i = 0; i < 700; i += 1) m.learnPrompt(chain, hashes("shared", 120));
+      return [chain.size, hashes("once", 300).every((hash) => chain.has(hash)), 700 * 120 > 2 * m.LINKS_KEPT];
+    })()"""
+    assert call(scene.page, "chain", script) == [420, True, True]
+
+
+def test_a_step_that_claims_more_than_its_table_teaches_only_the_table(scene: Scene) -> None:
+    state = pool({"R1": [3, 1, 0]}, ["c", "b", None, "a"])
+    script = f"""(() => {{
+      const chain = m.createChain();
+      const many = 2 ** 53 - 1;
+      m.learnStep(chain, {{ rows: [{{ request: "R1", scheduled: many, computed: many }}] }}, {state});
+      return chain.size;
+    }})()"""
+    assert call(scene.page, "chain", script) == 3
+
+
 def test_an_answer_is_taken_apart_by_what_its_tokens_wrote(scene: Scene) -> None:
     script = """(() => {
       const texts = m.createTexts();
