@@ -13,9 +13,9 @@
 import { byData, byId, find, findAll, write } from "./dom.js";
 import { drawRun, lengthOf, slotsOf, valueAt, xOf } from "./compare_picture.js";
 import { countUpTo, startOf } from "./compare_run.js";
-import { differences, headline, modeWords, numbersOf, obstacle, seconds, verdict } from "./compare_numbers.js";
+import { differences, headline, modeWords, numbersOf, obstacle, obstacleOf, seconds, verdict } from "./compare_numbers.js";
 import { demoRun, fileRun, ghostRun, lastRun, turnedOver, Unavailable } from "./compare_sources.js";
-import { FIGURES, groupWords, howWords, lastWords, predicted, twin } from "./compare_words.js";
+import { FIGURES, groupWords, howWords, lastWords, nextWords, predicted, twin } from "./compare_words.js";
 import { count, duration, NONE, percent, rate } from "./format.js";
 import { readPalette } from "./palette.js";
 import { renderTable } from "./table.js";
@@ -24,6 +24,7 @@ import { mountTheme } from "./theme.js";
 /** A run that goes on is looked at again after so long. */
 const AGAIN_MS = 1500;
 const PLACES = 1000; // of the cursor
+const DEMO = "demo, not your engine";
 
 document.documentElement.dataset.js = "on";
 
@@ -49,7 +50,7 @@ function mountSide(id) {
   const ghost = find(root, '[data-part="ghost"]', HTMLSelectElement);
   const file = find(root, '[data-part="file"]', HTMLInputElement);
   const canvas = find(root, "canvas");
-  const side = { id, parts, engines, ghost, file, canvas, run: /** @type {Run | null} */ (null), from: "", turn: 0, wanted: new AbortController(), size: { width: 0, height: 0 } };
+  const side = { id, parts, engines, ghost, file, canvas, root, run: /** @type {Run | null} */ (null), from: "", demo: false, turn: 0, wanted: new AbortController(), size: { width: 0, height: 0 } };
   const engine = () => engines?.value ?? "";
   parts.last.addEventListener("click", () => takeLast(side, engine()));
   file.addEventListener("change", () => file.files?.[0] && takeFile(side, file.files[0]));
@@ -77,6 +78,11 @@ function mountSide(id) {
   return side;
 }
 
+/** @param {Side} side */
+function otherOf(side) {
+  return side === sides.a ? sides.b : sides.a;
+}
+
 /** A newer choice for a side. @param {Side} side */
 function overtake(side) {
   side.wanted.abort();
@@ -98,7 +104,8 @@ async function fill(side, from, get, busy = "Reading…") {
   try {
     const run = await get(side.wanted.signal);
     if (side.turn !== turn) return null;
-    Object.assign(side, { run, from: typeof from === "string" ? from : from(run) });
+    Object.assign(side, { run, from: typeof from === "string" ? from : from(run), demo: from === DEMO });
+    if (!side.demo) endDemo(otherOf(side));
     return run;
   } catch (error) {
     if (side.turn !== turn) return null;
@@ -109,6 +116,21 @@ async function fill(side, from, get, busy = "Reading…") {
     if (side.turn === turn) side.parts.busy.textContent = "";
     show();
   }
+}
+
+/** @param {Side} side @param {"static" | "continuous"} name */
+function takeDemo(side, name) {
+  side.demo = true;
+  return fill(side, DEMO, () => demoRun(name));
+}
+
+/** Beside a run of one's own the demo would be taken for one too. @param {Side} side */
+function endDemo(side) {
+  if (!side.demo) return;
+  overtake(side);
+  Object.assign(side, { run: null, from: "", demo: false });
+  side.parts.busy.textContent = "";
+  write(side.parts.empty, nextWords(nameOf(side)));
 }
 
 /** An engine's last run, looked at again until it is over. @param {Side} side @param {string} engine @returns {Promise<Run | null>} */
@@ -131,9 +153,9 @@ function takeFile(side, file) {
 /** The other side gets the run as it was, this one what another mode would have made of it. @param {Side} side @param {string} engine @param {string} name */
 async function takeGhost(side, engine, name) {
   const turn = overtake(side);
-  side.run = null;
+  Object.assign(side, { run: null, demo: false });
   side.parts.busy.textContent = "The ghost follows when the run is over.";
-  const run = await takeLast(side === sides.a ? sides.b : sides.a, engine);
+  const run = await takeLast(otherOf(side), engine);
   if (side.turn !== turn) return;
   side.parts.busy.textContent = "";
   if (!run) show();
@@ -157,7 +179,7 @@ function show() {
   for (const side of both) showSide(side, numbers[side.id], fair[side.id], differing);
   const why = !a.run || !b.run ? emptyWords() : obstacle(a.run, b.run);
   write(byId("verdict"), why ?? verdictWords(numbers, fair, differing));
-  write(byId("how"), a.run && b.run && isBoth(numbers) && isBoth(fair) ? howWords(a.run, b.run, numbers, fair) : "");
+  write(byId("how"), a.run && b.run && isBoth(numbers) && isBoth(fair) ? (a.demo ? "This is a demo, not your engine. " : "") + howWords(a.run, b.run, numbers, fair) : "");
   renderTable(byId("numbers", HTMLTableElement), twin(numbers, fair, why === null), null);
   draw();
 }
@@ -174,16 +196,25 @@ function isBoth(numbers) {
   return numbers.a !== null && numbers.b !== null;
 }
 
+/** What stands in the verdict's place while a side is empty: what is under way for it, why the other one is not compared, or what to do. */
 function emptyWords() {
-  const busy = both.map(({ parts }) => parts.busy.textContent).filter(Boolean);
-  return busy.at(-1) ?? "One side is empty: take a run for it.";
+  const empty = both.filter(({ run }) => !run);
+  const busy = empty.map(({ parts }) => parts.busy.textContent).filter(Boolean);
+  const other = otherOf(empty[0]);
+  return busy.at(-1) ?? (other.run ? (obstacleOf(nameOf(other), other.run) ?? nextWords(nameOf(empty[0]))) : "Both sides are empty: take a run for each.");
+}
+
+/** @param {Side} side */
+function nameOf({ id }) {
+  return id.toUpperCase();
 }
 
 /**
  * What stands large is the number that the verdict is about: of a run beside its ghost, the predicted one.
  * @param {Side} side @param {Numbers | null} numbers @param {Numbers | null} fair @param {string[]} differing
  */
-function showSide({ run, from, parts }, numbers, fair, differing) {
+function showSide({ run, from, demo, root, parts }, numbers, fair, differing) {
+  root.classList.toggle("demo", demo);
   parts.label.hidden = parts.from.hidden = !run;
   if (!run || !numbers) {
     for (const name of ["mode", "moment", "groups"]) write(parts[name], "");
@@ -300,8 +331,8 @@ if (ghost !== null) {
   sides.b.ghost.value = ghost;
   takeGhost(sides.b, engine ?? sides.b.engines?.value ?? "", ghost);
 } else {
-  fill(sides.a, "demo", () => demoRun("static"));
-  fill(sides.b, "demo", () => demoRun("continuous"));
+  takeDemo(sides.a, "static");
+  takeDemo(sides.b, "continuous");
 }
 
 /** For tests and the curious: read only. */

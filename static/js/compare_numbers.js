@@ -101,18 +101,27 @@ const LEEWAY = 0.05;
 /** Below it two times are the same. */
 const EQUAL = 0.01;
 
+/** Why a run is compared with no other, as a sentence. @param {string} name @param {Run} run */
+export function obstacleOf(name, run) {
+  if (run.cut) return `The recording of ${name} does not reach back to its first arrival, so the two are not compared.`;
+  if (run.lost) return `Events of ${name} are missing, so the two are not compared.`;
+  if (!run.over) return `${name} still runs: ${count(run.ends.length)} of ${count(run.arrivals.length)} requests have finished.`;
+  return run.gated ? handWords(name) : null;
+}
+
+/** Why nothing is said of a run that somebody held. @param {string} name */
+export function handWords(name) {
+  return `${name} was paused or stepped by hand: its times are no measurements, so the two are not compared.`;
+}
+
 /** Why nothing is said of the difference, as a sentence; null when both did the same work. @param {Run} a @param {Run} b */
 export function obstacle(a, b) {
-  for (const [name, run] of Object.entries({ A: a, B: b })) {
-    if (run.cut) return `The recording of ${name} does not reach back to its first arrival, so the two are not compared.`;
-    if (run.lost) return `Events of ${name} are missing, so the two are not compared.`;
-    if (!run.over) return `${name} still runs: ${count(run.ends.length)} of ${count(run.arrivals.length)} requests have finished.`;
-    if (run.gated) return `${name} was paused or stepped by hand: its times are no measurements, so the two are not compared.`;
-  }
+  const one = obstacleOf("A", a) ?? obstacleOf("B", b);
+  if (one) return one;
   const unlike = unlikeArrivals(a, b);
   if (unlike) return `${unlike}, so the two are not compared.`;
-  const [one, other] = [numbersOf(a).outputTokens, numbersOf(b).outputTokens];
-  if (Math.abs(one - other) > LEEWAY * one) return `The answers are not equally long (A ${count(one)} tokens, B ${count(other)}), so the two are not compared. Temperature 0 makes them so.`;
+  const [out, others] = [numbersOf(a).outputTokens, numbersOf(b).outputTokens];
+  if (Math.abs(out - others) > LEEWAY * out) return `The answers are not equally long (A ${count(out)} tokens, B ${count(others)}), so the two are not compared. Temperature 0 makes them so.`;
   return null;
 }
 

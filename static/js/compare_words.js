@@ -68,6 +68,11 @@ export function lastWords(run) {
   return `last run: ${plural(run.arrivals.length, "request")}, ${clock}`;
 }
 
+/** What to do about a side that is empty, while the other one is not. @param {string} name */
+export function nextWords(name) {
+  return `Now ${name}: turn a knob on the engine’s page, send the same requests again, and take that run as ${name}; or open a recording here.`;
+}
+
 /** Why the groups of static batching leave slots empty while somebody waits; "" when they do not. @param {Run} run */
 export function groupWords({ config, steps }) {
   if (config.batching !== "static") return "";

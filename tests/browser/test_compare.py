@@ -24,6 +24,7 @@ from tests.engine.recorded import Recorder
 pytestmark = pytest.mark.browser
 
 READY = "window.compare && compare.ready()"
+DEMO = "demo, not your engine"
 HTMX = {"HX-Request": "true"}
 LAST_OF_EIGHT = re.compile(r"^last run: 8 requests, \d\d:\d\d$")
 
@@ -169,7 +170,8 @@ def test_a_recording_of_several_runs_gives_its_last(compare: Page, tmp_path: Pat
     expect(part(compare, "b", "from")).to_have_text("runs.jsonl.gz")
     numbers = compare.evaluate("compare.numbers().b")
     assert (numbers["requests"], numbers["outputTokens"]) == (3, 15)
-    expect(compare.locator("#verdict")).to_have_text("A had 24 requests, B 3, so the two are not compared.")
+    part(compare, "a", "file").set_input_files(saved(busy_run(), tmp_path / "ten.jsonl.gz"))
+    expect(compare.locator("#verdict")).to_have_text("A had 10 requests, B 3, so the two are not compared.")
 
 
 def test_a_file_that_is_no_recording_is_refused_and_the_side_stays(compare: Page) -> None:
@@ -209,16 +211,21 @@ def test_what_would_freeze_the_page_or_is_of_another_version_is_refused(compare:
     for words, change in changes.items():
         part(compare, "a", "file").set_input_files(doctored(change))
         expect(part(compare, "a", "error")).to_contain_text(words)
-        expect(part(compare, "a", "from")).to_have_text("demo")
+        expect(part(compare, "a", "from")).to_have_text(DEMO)
 
 
-def test_a_recording_with_a_hole_is_not_judged_and_anothers_events_are_passed_over(compare: Page) -> None:
+def test_a_recording_with_a_hole_is_not_judged_and_anothers_events_are_passed_over(
+    compare: Page, tmp_path: Path
+) -> None:
     def drop(events: list[Any]) -> None:
         events.remove(steps(events)[2])
 
     def mix(events: list[Any]) -> None:
         events.insert(events.index(steps(events)[2]), {**steps(events)[1], "epoch": "another"})
 
+    one = Recorder()
+    one.at(0, "one", 5)
+    part(compare, "b", "file").set_input_files(saved(one.recording(), tmp_path / "one.jsonl.gz"))
     for change, words in ((drop, "Events of A are missing"), (mix, "A had 2 requests")):
         part(compare, "a", "file").set_input_files(doctored(change))
         expect(compare.locator("#verdict")).to_contain_text(words)
@@ -280,6 +287,31 @@ def test_a_difference_is_stated_only_of_the_same_work(still: Page) -> None:
 
 
 # -- runs of one's own -------------------------------------------------------------------------------------------
+
+
+def test_the_demo_is_plainly_one_and_leaves_when_a_run_of_ones_own_comes(compare: Page, tmp_path: Path) -> None:
+    for side in "ab":
+        expect(part(compare, side, "from")).to_have_text(DEMO)
+        expect(part(compare, side, "from")).to_have_css("font-weight", "600")
+    expect(compare.locator("#how")).to_contain_text("This is a demo, not your engine.")
+    own = saved(busy_run(), tmp_path / "own.jsonl.gz")
+    part(compare, "a", "file").set_input_files(own)
+    expect(part(compare, "a", "from")).to_contain_text("own.jsonl.gz")
+    next_words = "Now B: turn a knob on the engine’s page, send the same requests again, and take that run as B"
+    expect(compare.locator("#verdict")).to_contain_text(next_words)
+    expect(part(compare, "b", "empty")).to_contain_text(next_words)
+    expect(part(compare, "b", "from")).to_be_hidden()
+    expect(part(compare, "b", "big")).to_have_text("–")
+    part(compare, "b", "file").set_input_files(own)
+    expect(compare.locator("#verdict")).to_contain_text("10 requests")
+    expect(part(compare, "a", "from")).to_contain_text("own.jsonl.gz")
+
+
+def test_the_way_to_the_engine_leaves_this_page_as_it_is(compare: Page) -> None:
+    link = compare.get_by_role("link", name="the engine’s page")
+    expect(link).to_have_attribute("target", "_blank")
+    expect(link).to_have_attribute("rel", "noopener")
+    expect(compare.locator("ol li").first).to_contain_text("opens in a new tab")
 
 
 def burst(served: Served, **config: Any) -> None:
