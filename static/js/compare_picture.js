@@ -152,6 +152,18 @@ function drawFinish(g, size, run, spans, lines, palette, ended) {
   g.fillText(ended, to + 8, lines.top + (lines.bottom - lines.top) / 2);
 }
 
+/**
+ * A dashed line where a run would end, were it predicted. It is open in the middle, where the words of the end stand.
+ * @param {Canvas} g @param {Pick<Size, "width" | "height">} size @param {number} value @param {Axis} axis @param {Palette} palette
+ */
+export function drawPredicted(g, size, value, axis, palette) {
+  const { top, bottom } = linesOf(size, axis);
+  const x = Math.round(xOf(value, size.width, axis));
+  const middle = (top + bottom) / 2;
+  g.fillStyle = palette.fg;
+  for (let y = 0; y < bottom; y += 5) if (Math.abs(y + 1.5 - middle) > 11) g.fillRect(x, y, 1, 3);
+}
+
 const NICE = [1, 2, 5];
 
 /** Marks along the bottom: seconds, or steps since the run began. @param {Canvas} g @param {number} width @param {Lines} lines @param {Axis} axis @param {Palette} palette */

@@ -3,7 +3,7 @@
  * finds nobody there, as in engine/workload.py, and holds the steps, the requests and who was where at which moment.
  * Pure: it folds what it is given, never over a hole, and throws at what no engine says.
  *
- * @import {Event, FinishedEvent, Hello, History, Json, KeyEvent, RequestEvent, RequestFacts, State, Step} from "./types.js"
+ * @import {Event, FinishedEvent, GateSaid, Hello, History, Json, KeyEvent, RequestEvent, RequestFacts, State, Step} from "./types.js"
  *
  * @typedef {RequestFacts["status"]} Status
  * @typedef {{at: number, from: Status | null | undefined, to: Status}} Change
@@ -45,7 +45,7 @@ export function createRunReader() {
   /** @param {Hello} hello @param {State} state @param {boolean} cut @returns {Noted} */
   function begin(hello, state, cut) {
     const history = Object.assign(createHistory(), { epoch: hello.epoch, last: state.step });
-    return { hello, config: { ...state.config }, turned: new Set(), cut, lost: false, gated: false, over: false, arrivals: [], steps: [], ends: [], cached: 0, preemptions: 0, history, moments: [], changes: [] };
+    return { hello, config: { ...state.config }, turned: new Set(), cut, lost: false, gated: isHeld(state.gate), over: false, arrivals: [], steps: [], ends: [], cached: 0, preemptions: 0, history, moments: [], changes: [] };
   }
 
   /** @param {Hello} event */
@@ -108,6 +108,11 @@ function isIdle({ queues }) {
   return queues.running.length + queues.waiting.length === 0;
 }
 
+/** @param {Pick<GateSaid, "state"> | undefined} gate that an engine may not have */
+function isHeld(gate) {
+  return gate !== undefined && gate.state !== "running";
+}
+
 /** Throws where a picture would have no end. @param {Event} event @param {State} state */
 function check(event, { config }) {
   const times = event.kind === "step" ? [event.start_us, event.accepted_us] : event.kind === "request" && event.event === "arrived" ? [event.arrival_us] : [];
@@ -124,6 +129,8 @@ function note(run, event, state, was) {
     run.gated ||= event.gated;
   } else if (event.kind === "config") {
     for (const name of Object.keys(event.changed)) run.turned.add(name);
+  } else if (event.kind === "gate") {
+    run.gated ||= !run.over && isHeld(event);
   } else if (event.kind === "request") noteRequest(run, event, was);
   run.over = isIdle(state);
 }

@@ -9,11 +9,11 @@
  * @typedef {{requests: number, cut: number, left_out: number}} Replayed see app/ghost.py
  */
 
-import { differences, modeWords, numbersOf, obstacle, seconds, verdict } from "./compare_numbers.js";
+import { differences, handWords, modeWords, numbersOf, obstacle, seconds, verdict } from "./compare_numbers.js";
 import { lengthOf } from "./compare_picture.js";
 import { startOf } from "./compare_run.js";
 import { ghostRun, lastRun, turnedOver, Unavailable } from "./compare_sources.js";
-import { twin as tableOf } from "./compare_words.js";
+import { groupWords, twin as tableOf } from "./compare_words.js";
 import { count, plural } from "./format.js";
 
 /**
@@ -51,14 +51,16 @@ export function sameRun(run, ghost, twin) {
 
 /** What is compared: as long as the run goes on, what it has done so far is predicted under both modes. @param {Pair} pair */
 function compared({ run, ghost, twin }) {
-  return { a: run.over ? run : twin, b: ghost, numbers: { a: numbersOf(twin), b: numbersOf(ghost) } };
+  const a = run.over ? run : twin;
+  const why = !run.over && run.gated ? handWords("A") : obstacle(a, ghost); // the twin was in nobody's hand
+  return { a, b: ghost, numbers: { a: numbersOf(twin), b: numbersOf(ghost) }, why };
 }
 
 /** The sentence with the number that matters, or why there is none. @param {Pair} pair */
 export function sentence(pair) {
-  const { a, b, numbers } = compared(pair);
-  const words = obstacle(a, b) ?? verdict(a, b, numbers, differences(a, b), true);
-  return pair.run.over ? words : `So far: ${words}`;
+  const { a, b, numbers, why } = compared(pair);
+  const words = why ?? verdict(a, b, numbers, differences(a, b), true);
+  return pair.run.over || pair.run.gated ? words : `So far: ${words}`;
 }
 
 /** What each track is called. @param {Pair} pair */
@@ -71,12 +73,26 @@ export function titles({ run, ghost }) {
   };
 }
 
+/** When the run would end at its ghost's pace, which is what the sentence compares; null where it says nothing, or the picture shows it. @param {Pair} pair */
+export function predictedEnd(pair) {
+  const { numbers, why } = compared(pair);
+  const { makespan } = numbers.a;
+  return why !== null || seconds(lengthOf(pair.run, "time")) === seconds(makespan) ? null : makespan;
+}
+
+/** Why static batching leaves slots empty, on the side that does. @param {Pair} pair */
+export function slotWords({ run, ghost }) {
+  return Object.entries({ A: run, B: ghost })
+    .map(([name, each]) => [name, groupWords(each)])
+    .flatMap(([name, words]) => (words ? `${name}: ${words}` : []))
+    .join(" ");
+}
+
 /** Why the sentence gives the run another time than the picture does; "" where it does not. @param {Pair} pair */
 function alikeWords(pair) {
-  const { a, b, numbers } = compared(pair);
-  const drawn = seconds(lengthOf(pair.run, "time"));
-  const predicted = seconds(numbers.a.makespan);
-  if (drawn === predicted || obstacle(a, b) !== null) return "";
+  const end = predictedEnd(pair);
+  if (end === null) return "";
+  const [drawn, predicted] = [lengthOf(pair.run, "time"), end].map(seconds);
   return ` A ${pair.run.over ? "took" : "has taken"} ${drawn}, as it is drawn; to compare like with like it is predicted too: ${predicted}.`;
 }
 
@@ -92,6 +108,6 @@ export function sourceWords(pair) {
 
 /** @param {Pair} pair */
 export function table(pair) {
-  const { a, b, numbers } = compared(pair);
-  return tableOf({ a: numbersOf(pair.run), b: numbers.b }, numbers, obstacle(a, b) === null);
+  const { numbers, why } = compared(pair);
+  return tableOf({ a: numbersOf(pair.run), b: numbers.b }, numbers, why === null);
 }

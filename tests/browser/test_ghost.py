@@ -40,16 +40,71 @@ def test_a_run_stands_beside_its_ghost_and_both_are_numbered(page: Page, served:
     assert (alike in panel.locator("[data-source]").inner_text()) == (took["A"] != took["A predicted"])
 
 
+def test_marks_are_explained_and_the_button_whose_picture_is_shown_is_pressed(page: Page, served: Served) -> None:
+    panel = page.locator("#panel-ghost")
+    pressed = panel.locator("[data-turn][aria-pressed=true]")
+    burst(page)
+    settle(page)
+    for setting in ("enable_chunked_prefill", "batching"):
+        turn(page, setting)
+        expect(pressed).to_have_count(1)
+        expect(pressed).to_have_attribute("data-turn", setting)
+    others = panel.locator("[data-turn][aria-pressed=false]")
+    looks = [each.evaluate("(button) => getComputedStyle(button).backgroundColor") for each in (pressed, others)]
+    assert looks[0] != looks[1]
+    legend = panel.locator(".explain")
+    for words in ("prompt computed", "answer written", "bolder while somebody waits", "preempted", "■ stop"):
+        expect(legend).to_contain_text(words)
+    predicted = "A predicted" in table(page, "ghost")[0]
+    took = {row[""]: row for row in table(page, "ghost")}["time until all had finished, s"]
+    differs = predicted and took["A"] != took["A predicted"]
+    assert legend.locator("[data-predicted]").is_visible() == differs
+
+
+def test_a_run_that_is_drawn_as_it_ran_has_a_mark_where_its_prediction_ends(still: Page) -> None:
+    script = """async () => {
+      const { drawPredicted, xOf } = await import("/static/js/compare_picture.js");
+      const { predictedEnd, slotWords } = await import("/static/js/ghost_pair.js");
+      const { demoRun } = await import("/static/js/compare_sources.js");
+      const [run, twin, ghost, held] = await Promise.all(["continuous", "static", "static", "continuous"].map(demoRun));
+      held.gated = true;
+      const ends = [{ run, twin, ghost }, { run, twin: run, ghost }, { run: held, twin, ghost }].map(predictedEnd);
+      const axis = { unit: "time", span: 2 * ends[0], slots: 8 };
+      const g = Object.assign(document.createElement("canvas"), { width: 400, height: 120 }).getContext("2d");
+      drawPredicted(g, { width: 400, height: 120 }, ends[0], axis, { fg: "#fff" });
+      const row = [...g.getImageData(0, 1, 400, 1).data].filter((_, i) => i % 4 === 3);
+      const x = Math.round(xOf(ends[0], 400, axis));
+      ghost.config.max_num_seqs = 99;
+      ghost.steps[0].waiting = [{ code: "blocks_short" }];
+      return [ends, row.flatMap((alpha, i) => (alpha ? [i - x] : [])), slotWords({ run, ghost })];
+    }"""
+    (end, *others), at, words = still.evaluate(script)
+    assert 16.3e6 < end < 16.5e6
+    assert others == [None, None]
+    assert at == [0]
+    assert re.match(r"B: Groups of \d+ in 99 slots: each request is given the blocks of its longest", words)
+
+
 def test_of_a_run_that_goes_on_what_is_cut_and_left_out_is_said(page: Page, served: Served) -> None:
     ids = send(page, "On and on", max_tokens=2000, copies=9)  # in eight slots
     wait_for(page, f"{ids!r}.filter((id) => stepscope.state().requests[id]?.num_output_tokens > 3).length === 8")
-    pause(page, served)
     turn(page, "enable_chunked_prefill")
     source = page.locator("#panel-ghost [data-source]")
     expect(source).to_contain_text("8 were still running, and are cut where they stood.")
     expect(source).to_contain_text("1 had no token yet, and is left out.")
     expect(page.locator("#panel-ghost [data-verdict]")).to_contain_text("So far: B (chunked prefill off")
-    run(served)
+    quiet(served)
+
+
+def test_a_run_in_somebodys_hand_is_not_judged_while_it_goes_on_either(page: Page, served: Served) -> None:
+    ids = send(page, "Held", max_tokens=2000, copies=2)
+    wait_for(page, f"{ids!r}.every((id) => stepscope.state().requests[id]?.num_output_tokens > 3)")
+    words = "A was paused or stepped by hand: its times are no measurements, so the two are not compared."
+    for held in (True, False):
+        (pause if held else lambda _, served: run(served))(page, served)
+        turn(page, "batching")
+        expect(page.locator("#panel-ghost [data-verdict]")).to_have_text(words)
+    assert {row["B ÷ A, like with like"] for row in table(page, "ghost")} == {"–"}
     quiet(served)
 
 

@@ -14,11 +14,12 @@
  * @property {string} error         why there is no other pair
  */
 
-import { lengthOf, slotsOf, drawRun } from "../compare_picture.js";
+import { drawPredicted, drawRun, lengthOf, slotsOf, xOf } from "../compare_picture.js";
 import { seconds } from "../compare_numbers.js";
 import { Unavailable } from "../compare_sources.js";
 import { find, findAll, show, write } from "../dom.js";
-import { askPair, sentence, sourceWords, table, titles } from "../ghost_pair.js";
+import { askPair, predictedEnd, sentence, slotWords, sourceWords, table, titles } from "../ghost_pair.js";
+import { CAP_WORDS } from "../marks.js";
 import { withQuery } from "../query.js";
 
 const TITLE = 18;
@@ -70,11 +71,18 @@ export function createGhost() {
       const { engine, state, store } = view;
       const known = pairOf(view);
       // The run that is turned over is the newest one, whatever moment is shown.
-      for (const button of findAll(root, "[data-turn]")) write(button, turnWords(button.dataset.turn ?? "", engine?.state ?? state));
+      for (const button of findAll(root, "[data-turn]")) {
+        const words = turnWords(button.dataset.turn ?? "", engine?.state ?? state);
+        write(button, words);
+        button.setAttribute("aria-pressed", String(known !== null && known.setting === button.dataset.turn && turnWords(known.setting, known.run) === words));
+      }
       write(find(root, "[data-busy]"), now(view)?.busy ? "Simulating…" : "");
       write(find(root, ".error"), now(view)?.error ?? "");
       write(find(root, "[data-verdict]"), known ? sentence(known) : "");
       write(find(root, "[data-source]"), known ? sourceWords(known) : "");
+      write(find(root, "[data-groups]"), known ? slotWords(known) : "");
+      write(find(root, "[data-ends]"), CAP_WORDS);
+      show(find(root, "[data-predicted]"), known !== null && predictedEnd(known) !== null);
       const link = find(root, "a", HTMLAnchorElement);
       const href = withQuery("/compare", { engine: store.name, ghost: known?.setting ?? "batching" });
       if (link.getAttribute("href") !== href) link.href = href;
@@ -82,7 +90,7 @@ export function createGhost() {
     },
     summary: (view) => {
       const known = pairOf(view);
-      return known ? `${sentence(known)} ${sourceWords(known)}` : "No other mode was simulated yet.";
+      return known ? [sentence(known), sourceWords(known), slotWords(known)].filter(Boolean).join(" ") : "No other mode was simulated yet.";
     },
     twin(view) {
       const known = pairOf(view);
@@ -110,7 +118,8 @@ export function turnWords(setting, { config }) {
 function drawPair(g, { width, height }, pair, { palette }) {
   const both = [pair.run, pair.ghost];
   const words = titles(pair);
-  const axis = { unit: /** @type {const} */ ("time"), span: Math.max(...both.map((run) => lengthOf(run, "time"))), slots: Math.max(...both.map(slotsOf)) };
+  const end = predictedEnd(pair);
+  const axis = { unit: /** @type {const} */ ("time"), span: Math.max(end ?? 0, ...both.map((run) => lengthOf(run, "time"))), slots: Math.max(...both.map(slotsOf)) };
   const each = (height - APART) / 2;
   both.forEach((run, i) => {
     g.save();
@@ -118,8 +127,18 @@ function drawPair(g, { width, height }, pair, { palette }) {
     g.textAlign = "left";
     g.fillStyle = palette.fg;
     g.fillText(i ? words.b : words.a, 4, TITLE / 2);
+    if (i === 0 && end !== null) writePredicted(g, width, xOf(end, width, axis), 4 + g.measureText(words.a).width + APART, end);
     g.translate(0, TITLE);
     drawRun(g, { width, height: each - TITLE }, run, axis, palette, seconds(lengthOf(run, "time")));
+    if (i === 0 && end !== null) drawPredicted(g, { width, height: each - TITLE }, end, axis, palette);
     g.restore();
   });
+}
+
+/** Over its mark, when the run would end at its ghost's pace, as far as there is room. @param {Canvas} g @param {number} width @param {number} x @param {number} from what is left of it is taken @param {number} end */
+function writePredicted(g, width, x, from, end) {
+  const words = [`A, predicted: ${seconds(end)}`, "A, predicted"].find((each) => from + g.measureText(each).width <= width - 4);
+  if (!words) return; // the legend says it
+  const wide = g.measureText(words).width;
+  g.fillText(words, Math.max(from, Math.min(x - wide / 2, width - wide - 4)), TITLE / 2);
 }
