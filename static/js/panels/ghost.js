@@ -22,6 +22,8 @@ import { askPair, predictedEnd, sentence, slotWords, sourceWords, table, titles 
 import { CAP_WORDS } from "../marks.js";
 import { withQuery } from "../query.js";
 
+/** Its marks. They are written here and not in the page, as a phone's first view has no bytes to spare for them. */
+const LEGEND = { prefill: "prompt computed", written: "answer written", idle: "idle; bolder while somebody waits", notch: "preempted" };
 const TITLE = 18;
 const APART = 6;
 
@@ -56,6 +58,11 @@ export function createGhost() {
 
   return {
     mount(root, page) {
+      const predicted = Object.assign(document.createElement("span"), { hidden: true });
+      predicted.dataset.predicted = "";
+      predicted.append(", ", keyOf("predicted", "where A would, predicted"));
+      const marks = Object.entries(LEGEND).flatMap(([kind, words]) => [keyOf(kind, words), " "]);
+      find(root, ".explain").replaceChildren("A row is a slot: ", ...marks.slice(0, -1), ". The line is where all had finished", predicted, `. ${CAP_WORDS}`);
       for (const button of findAll(root, "[data-turn]")) button.addEventListener("click", () => ask(page, button.dataset.turn ?? ""));
     },
     empty(view) {
@@ -81,7 +88,6 @@ export function createGhost() {
       write(find(root, "[data-verdict]"), known ? sentence(known) : "");
       write(find(root, "[data-source]"), known ? sourceWords(known) : "");
       write(find(root, "[data-groups]"), known ? slotWords(known) : "");
-      write(find(root, "[data-ends]"), CAP_WORDS);
       show(find(root, "[data-predicted]"), known !== null && predictedEnd(known) !== null);
       const link = find(root, "a", HTMLAnchorElement);
       const href = withQuery("/compare", { engine: store.name, ghost: known?.setting ?? "batching" });
@@ -112,6 +118,15 @@ export function isOf(asked, engine) {
 export function turnWords(setting, { config }) {
   if (setting === "batching") return config.batching === "static" ? "continuous batching" : "static batching";
   return `chunked prefill ${config.enable_chunked_prefill ? "off" : "on"}`;
+}
+
+/** A mark and its meaning, as in templates/_macros.html. @param {string} kind @param {string} words */
+function keyOf(kind, words) {
+  const key = Object.assign(document.createElement("span"), { className: "key" });
+  const swatch = Object.assign(document.createElement("i"), { className: `swatch ${kind}` });
+  swatch.setAttribute("aria-hidden", "true");
+  key.append(swatch, ` ${words}`);
+  return key;
 }
 
 /** Two tracks, one axis. @param {Canvas} g @param {Size} size @param {Pair} pair @param {KnownView} view */
