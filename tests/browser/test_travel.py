@@ -386,13 +386,21 @@ TAPE = """
   const state = structuredClone(stepscope.state());
   const tape = m.createTape(LIMITS);
   const { fold } = await import("/static/js/state.js");
-  const row = { request: "R1", slot: 0, phase: "decode", scheduled: 1, drafted: 0, accepted: 0, computed: 9, out: 1 };
-  let live = { ...state, step: 0, requests: {}, finished: [], queues: { waiting: [], running: [] } };
+  const name = NAME;
+  const row = { phase: "decode", scheduled: 1, drafted: 0, accepted: 0, out: 1 };
+  const rowsOf = (step) => [0, 1, 2, 3, 4, 5, 6, 7].map((slot) => {
+    return { ...row, request: name(slot, step), slot, computed: 9 * slot + step };
+  });
+  const request = { status: "running", num_computed_tokens: 0, num_output_tokens: 0, block_table: [] };
+  const requests = Object.fromEntries(Array.from({ length: 16 }, (_, i) => [`R${i}`, { ...request }]));
+  let live = { ...state, step: 0, requests, finished: [], queues: { waiting: [], running: [] } };
   tape.take({ kind: "key", epoch: "e", seq: 0, t: 0 }, live, 0);
+  const first = tape.size.bytes;
   let most = 0;
+  let event;
   for (let step = 1; step <= STEPS; step += 1) {
-    const event = { kind: "step", epoch: "e", seq: step, t: step, step, rows: [], evicted: [], tables: [], hashed: [],
-      waiting: [], victims: [], num_prefill_tokens: 0, num_decode_tokens: 1, as_big_as: Array(8).fill(row) };
+    event = { kind: "step", epoch: "e", seq: step, t: step, step, rows: rowsOf(step), evicted: [], tables: [],
+      hashed: [], waiting: [], victims: [], num_prefill_tokens: 0, num_decode_tokens: 8 };
     live = fold(live, event);
     tape.take(event, live, 0);
     most = Math.max(most, tape.size.bytes);
@@ -400,8 +408,8 @@ TAPE = """
 """
 
 
-def taped(page: Page, limits: str, steps: int, result: str) -> Any:
-    script = TAPE.replace("LIMITS", limits).replace("STEPS", str(steps))
+def taped(page: Page, limits: str, steps: int, result: str, name: str = "(slot) => `R${slot}`") -> Any:
+    script = TAPE.replace("LIMITS", limits).replace("STEPS", str(steps)).replace("NAME", name)
     return page.evaluate(
         f"""async () => {{ const m = await import("/static/js/tape.js"); {script} return {result}; }}"""
     )
@@ -422,6 +430,16 @@ def test_the_oldest_keyframe_goes_with_its_steps_when_bytes_run_out(still: Page)
     assert most <= 400_000 * 1.001
     assert 16 < size["steps"] < 1_000
     assert (step, gone) == (size["floor"] + 1, None)
+
+
+def test_rows_weigh_what_they_do_not_share_with_the_step_before(still: Page) -> None:
+    same, other = (
+        taped(still, "{}", 200, "tape.size.bytes", f"(slot, step) => `R${{{number}}}`")
+        for number in ("slot", "8 * (step % 2) + slot")
+    )
+    bare = taped(still, "{}", 200, "tape.size.bytes - first - 200 * m.weigh({ ...event, rows: null })")
+    assert bare >= 200 * 8 * 8  # how far each of eight has come
+    assert other - same == pytest.approx(200 * 8 * 8, rel=0.02)  # who they are
 
 
 def test_what_the_tape_drops_the_history_drops_too(still: Page) -> None:
