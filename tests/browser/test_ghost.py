@@ -85,6 +85,36 @@ def test_a_run_that_is_drawn_as_it_ran_has_a_mark_where_its_prediction_ends(stil
     assert re.match(r"B: Groups of \d+ in 99 slots: each request is given the blocks of its longest", words)
 
 
+@pytest.mark.parametrize(
+    ("took_us", "over", "said"),
+    [
+        (3_000_000, True, ""),
+        (3_004_000, True, ""),  # written alike
+        (3_500_000, True, "A took 3.50 s, as it is drawn; to compare like with like it is predicted too: 3.00 s."),
+        (
+            3_500_000,
+            False,
+            "A has taken 3.50 s, as it is drawn; to compare like with like it is predicted too: 3.00 s.",
+        ),
+    ],
+)
+def test_that_a_run_is_predicted_too_is_said_where_it_is_another_time(
+    still: Page, took_us: int, over: bool, said: str
+) -> None:
+    script = """async ([took, over]) => {
+      const { sourceWords } = await import("/static/js/ghost_pair.js");
+      const arrivals = [{ id: "R1", at: 0, prompt: 8, most: 4 }];
+      const rows = [{ request: "R1", out: 1 }];
+      const run = (accepted_us, over = true) => ({
+        hello: {}, config: {}, cut: false, lost: false, gated: false, over, cached: 0, preemptions: 0,
+        arrivals, ends: [], steps: [{ step: 1, start_us: 0, accepted_us, num_slots: 1, num_prefill_tokens: 8, rows }],
+      });
+      return sourceWords({ run: run(took, over), ghost: run(9_000_000), twin: run(3_000_000) });
+    }"""
+    source = "Computed from 1 request and 1 step of this run: their arrivals and lengths, and how long its steps took."
+    assert still.evaluate(script, [took_us, over]) == " ".join(filter(None, [source, said]))
+
+
 def test_of_a_run_that_goes_on_what_is_cut_and_left_out_is_said(page: Page, served: Served) -> None:
     ids = send(page, "On and on", max_tokens=2000, copies=9)  # in eight slots
     wait_for(page, f"{ids!r}.filter((id) => stepscope.state().requests[id]?.num_output_tokens > 3).length === 8")
