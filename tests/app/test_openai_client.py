@@ -52,7 +52,7 @@ def test_ten_streams_of_the_official_client_equal_the_whole_answers(shared: Serv
 
 
 def test_a_clients_first_token_is_never_earlier_than_the_engines(shared: Served) -> None:
-    shares = []
+    shares, left = [], []
     for _ in range(9):
         began = time.monotonic()
         with shared.client.stream("POST", "/v1/completions", json=BODY) as response:
@@ -65,9 +65,11 @@ def test_a_clients_first_token_is_never_earlier_than_the_engines(shared: Served)
         assert seen_us >= timings["ttft_us"]
         heard_us = timings["ingress_us"] + timings["ttft_us"]
         assert seen_us >= heard_us - 1  # rounded
-        assert seen_us >= heard_us + timings["egress_us"] - 50_000  # the server may wake up after its client
+        left.append(seen_us - heard_us - timings["egress_us"])
+        assert left[-1] >= -50_000  # the server may wake up after its client, now and then
         shares.append(seen_us - timings["ttft_us"])
     assert sorted(shares)[4] < 50_000
+    assert sorted(left)[4] >= -1000
 
 
 def test_errors_are_those_that_the_client_knows(shared: Served) -> None:
