@@ -69,3 +69,28 @@ def test_time_charged_is_taken_off_the_next_frame_but_never_two_in_a_row(still: 
       loop.charge(60);
       return [...seen, await next(), await next()];"""
     assert run(still, script) == ["", "a", "bc"]
+
+
+# The first of nine frames, from 1, that draws the slow one, with 1 ms of each charged, beside two that take nothing.
+# The loop has learned what it takes.
+CHARGED = """
+  for (const panel of panels) delete panel.refresh;
+  for (const panel of panels.slice(1)) panel.draw = () => done.push(panel.id);
+  for (let i = 0; i < 30; i += 1) {
+    loop.invalidateNow();
+    await next();
+  }
+  for (let frame = 1; frame < 10; frame += 1) {
+    loop.charge(1);
+    loop.invalidate();
+    if ((await next()).includes("a")) return frame;
+  }
+  return null;"""
+
+
+def test_what_takes_long_is_not_drawn_in_a_frame_that_had_other_work(still: Page) -> None:
+    assert run(still, CHARGED) != 1
+
+
+def test_what_takes_long_is_passed_over_for_four_frames_at_most(still: Page) -> None:
+    assert run(still, CHARGED) in range(1, 6)
