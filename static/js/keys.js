@@ -1,6 +1,6 @@
 /**
- * Keys, never inside inputs. The view: Space holds it, L live, ←/→ step, , . events, + − zoom, / find, Esc clears the choice, digits
- * go to panels. Its look: T theme, P presenter, F full screen, C colour by request, X steps or time. The engine: G gate, S step, M mark.
+ * Keys, never inside inputs, which Esc leaves. The view: Space holds it, L live, ←/→ step, , . events, + − zoom, / find,
+ * Esc clears the choice, digits go to panels. Its look: T theme, P presenter, F full screen, C colour by request, X steps or time. The engine: G gate, S step, M mark.
  * D compares steps, E exports, ? helps. What `does` lacks, a key does not do.
  */
 
@@ -10,7 +10,11 @@ import { findAll } from "./dom.js";
 export function mountKeys(does) {
   const panels = findAll(document, "[data-key]");
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (isTyping(event.target)) {
+      if (event.key === "Escape" && !event.defaultPrevented && !event.isComposing) event.target.blur();
+      return;
+    }
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
     /** @type {Object<string, (() => void) | null | undefined>} */
     const acts = {
@@ -47,13 +51,13 @@ export function mountKeys(does) {
   });
 }
 
-/** In a field, keys are the field's; on the scrubber and on a box to tick they are the page's. @param {EventTarget | null} target */
+/** In a field, keys are the field's; on the scrubber and on a box to tick they are the page's. @param {EventTarget | null} target @returns {target is HTMLElement} */
 function isTyping(target) {
-  return target instanceof Element && target.closest("input:not(#travel input, [type=checkbox]), textarea, select, [contenteditable], dialog[open]") !== null;
+  return target instanceof HTMLElement && target.closest("input:not(#travel input, [type=checkbox]), textarea, select, [contenteditable], dialog[open]") !== null;
 }
 
-/** @param {HTMLElement} panel */
+/** Where one types, into the text at once: what is typed would be keys of the page. @param {HTMLElement} panel */
 function goTo(panel) {
   panel.scrollIntoView({ block: "nearest" });
-  panel.focus({ preventScroll: true });
+  (panel.querySelector("textarea") ?? panel).focus({ preventScroll: true });
 }

@@ -78,7 +78,21 @@ def test_a_digit_goes_to_its_panel(page: Page) -> None:
         page.locator("h2").first.click()
         page.keyboard.press(str(number))
         reached.append(page.evaluate("document.activeElement.id"))
-    assert reached == [f"panel-{panel}" for panel in PANELS]
+        page.keyboard.press("Escape")
+    assert reached == ["prompt", *(f"panel-{panel}" for panel in PANELS[1:])]
+
+
+def test_the_key_of_the_prompts_goes_into_the_text_and_esc_leaves_it(page: Page) -> None:
+    page.locator("h2").first.click()
+    page.keyboard.press("1")
+    page.keyboard.type("gpt")
+    expect(page.locator("#prompt")).to_have_value("gpt")
+    page.keyboard.press("Escape")
+    expect(page.locator("#prompt")).not_to_be_focused()
+    expect(page.locator("#prompt")).to_have_value("gpt")
+    assert page.evaluate("stepscope.state().gate.state") == "running"
+    page.keyboard.press("t")
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
 
 
 def test_the_stage_fits_a_small_projector(page: Page) -> None:
