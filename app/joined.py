@@ -3,11 +3,13 @@
 Contract. `/joined/main.js` does what `static/js/main.js` does, with all that it imports: each module is a function that
 is called once, when it is first needed, and returns its exports. A module that is imported dynamically, by a literal
 path, is a file of its own beside it, with what only it needs. `/joined/page.css` is `static/css/page.css` with the
-files that it imports. Comments and indentation are left out. Nothing is built beforehand: the files under `static/` are
-what is written, read and tested, and are joined anew when one of them has changed.
+files that it imports. Comments and indentation are left out; a comment that ends a line may stay if it quotes. Nothing
+is built beforehand: the files under `static/` are what is written, read and tested, and are joined anew when one of
+them has changed.
 
 It relies on the house's rules for scripts, which tests/test_house.py holds: imports and exports by name, each on a line
-of its own, no cycles; a comment over several lines begins its line; no template goes over several lines.
+of its own, no cycles; a comment over several lines begins its line; no text says `/** @`; no template goes over several
+lines.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ EXPORT = re.compile(r"^export ((?:async )?(?:function\*?|const|class) (\w+))", r
 LATER = re.compile(r'\bawait import\("([^"]+)"\)')
 _SHEET_IMPORT = re.compile(r'^@import "([^"]+)";\n', re.MULTILINE)
 _COMMENT = re.compile(r"^[ \t]*(?:/\*(?:(?!\*/).)*\*/|//[^\n]*)[ \t]*\n", re.MULTILINE | re.DOTALL)
+_TYPE = re.compile(r"/\*\* @(?:(?!\*/)[^\n])*\*/ ?")
+_ASIDE = re.compile(r"(?<=[;,{}]) (?://[^\n\"'`]*|/\*(?:(?!\*/)[^\n\"'`])*\*/)$", re.MULTILINE)
 _BLANK = re.compile(r"\n\s*")  # empty lines, and indentation
 
 _LOADER = """\
@@ -97,8 +101,11 @@ def join_sheet(folder: Path) -> str:
 
 
 def _bare(path: Path) -> str:
-    """A file without the comments that take whole lines, and without indentation."""
-    return _BLANK.sub("\n", _COMMENT.sub("", path.read_text(encoding="utf-8"))).lstrip()
+    """A file without comments that take whole lines, name a type or end a line, and without indentation."""
+    text = path.read_text(encoding="utf-8")
+    for comment in (_COMMENT, _TYPE, _ASIDE):
+        text = comment.sub("", text)
+    return _BLANK.sub("\n", text).lstrip()
 
 
 def _beside(name: str, path: str) -> str:

@@ -21,9 +21,9 @@ def folder(tmp_path: Path) -> Path:
         "main.js": "/** The page. */\n"
         'import { open } from "./later.js";\nimport { a as b } from "./panels/a.js";\n\nopen(b);\n',
         "later.js": 'export async function open(x) {\n  (await import("./panels/c.js")).c(x);\n}\n',
-        "panels/a.js": '// One.\nimport { d } from "../d.js";\n\nexport const a = d("/* kept */");\n',
+        "panels/a.js": '// One.\nimport { d } from "../d.js";\n\nexport const a = d("/* kept */; // kept");\n',
         "panels/c.js": 'import { d } from "../d.js";\nimport { e } from "../e.js";\n\nexport const c = d + e;\n',
-        "d.js": "/** {@link\n * x} */\nexport function d(x) {\n  return x; // said\n}\n",
+        "d.js": "/** {@link\n * x} */\nexport function d(x) {\n  return /** @type {number} */ (x); // said\n}\n",
         "e.js": "export const e = 1;\n",
     }
     sheets = {"page.css": '/* All. */\n\n@import "x.css";\n@import "y.css";\n', "x.css": "x {}\n", "y.css": "y {}\n"}
@@ -65,7 +65,8 @@ def test_comments_are_left_out_and_text_is_not(folder: Path) -> None:
     assert "The page." not in main
     assert "One." not in main
     assert "@link" not in main
-    assert '"/* kept */"' in main
+    assert '"/* kept */; // kept"' in main
+    assert "return (x);\n" in main
 
 
 def test_style_sheets_keep_their_order(folder: Path) -> None:
