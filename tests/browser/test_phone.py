@@ -16,6 +16,8 @@ from tests.browser.conftest import OpenPage
 
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 LIMIT = 100_000
+CLEAR_OF_IT = """document.querySelector('main').lastElementChild.getBoundingClientRect().bottom
+  <= document.getElementById('live').getBoundingClientRect().top"""
 MOUNTED = "[...document.querySelectorAll('[data-mounted]')].map((section) => section.id)"
 LATER = "#panel-kv, #panel-ghost, .second > :not(#panel-queue), .hardware > *, .third > *, .sums > *"
 
@@ -169,3 +171,19 @@ def test_pictures_take_the_colours_that_the_system_imposes(open_page: OpenPage, 
         }"""
     )
     assert colours[0] == colours[1] == {"dark": "rgb(0, 0, 0)", "light": "rgb(255, 255, 255)"}[theme]
+
+
+@pytest.mark.parametrize("viewport", [PHONE["viewport"], {"width": 900, "height": 700}])
+def test_the_way_back_to_live_stays_in_view(open_page: OpenPage, served: Served, viewport: Any) -> None:
+    quiet(served)
+    page = open_page(served.url, **{**PHONE, "viewport": viewport})
+    (mine,) = send(page, "A question", max_tokens=4)
+    live = page.locator("#live")
+    page.tap(f"[data-request={mine}] [data-select]")
+    expect(live).to_contain_text("go live")
+    for panel in ("timeline", "queue", "kvsum"):
+        page.evaluate("(id) => document.getElementById(id).scrollIntoView({ block: 'end' })", f"panel-{panel}")
+        expect(live).to_be_in_viewport(ratio=1)
+    wait_for(page, f"scrollTo(0, 1e6) || {CLEAR_OF_IT}")
+    live.tap()
+    expect(live).to_have_text("LIVE")
