@@ -208,6 +208,22 @@ def test_presenter_mode_is_large_fits_the_screen_and_is_in_the_address(stage: Pa
     assert stage.locator("#panel-queue").is_visible()
 
 
+OVERPRINTED = """() => [...document.querySelectorAll("#panel-slots, #panel-timeline")].flatMap((panel) => {
+  const left = Math.min(...[...panel.querySelectorAll(".explain .key")].map((key) => key.getBoundingClientRect().left)
+    .filter((x) => x > 0));
+  return [...panel.querySelectorAll(".panel-head > .label")].filter((label) => label.getBoundingClientRect().right > left)
+    .map((label) => label.textContent);
+})"""
+
+
+@pytest.mark.parametrize("query", ["", "&axis=time", "&colour=owner", "&axis=time&colour=owner"])
+def test_a_legend_and_a_label_do_not_overprint_each_other(query: str, open_page: OpenPage, served: Served) -> None:
+    quiet(served)
+    page = open_page(f"{served.url}/?present=1{query}", viewport={"width": 1280, "height": 720})
+    frames(page)
+    assert page.evaluate(OVERPRINTED) == []
+
+
 @pytest.mark.parametrize("path", ["/", "/?present=1"])
 def test_pictures_stay_where_they_are_while_numbers_change(path: str, open_page: OpenPage, served: Served) -> None:
     quiet(served)
