@@ -208,11 +208,11 @@ def test_presenter_mode_is_large_fits_the_screen_and_is_in_the_address(stage: Pa
     assert stage.locator("#panel-queue").is_visible()
 
 
-OVERPRINTED = """() => [...document.querySelectorAll("#panel-slots, #panel-timeline")].flatMap((panel) => {
-  const left = Math.min(...[...panel.querySelectorAll(".explain .key")].map((key) => key.getBoundingClientRect().left)
-    .filter((x) => x > 0));
-  return [...panel.querySelectorAll(".panel-head > .label")].filter((label) => label.getBoundingClientRect().right > left)
-    .map((label) => label.textContent);
+OVERPRINTED = """() => ["slots", "timeline"].flatMap((name) => {
+  const boxes = (what) => [...document.querySelectorAll(`#panel-${name} ${what}`)]
+    .map((node) => node.getBoundingClientRect()).filter(({ width }) => width > 0);
+  const left = Math.min(...boxes(".explain .key").map((box) => box.left));
+  return boxes(".panel-head > .label").filter((label) => label.right > left).map((label) => [name, label.right, left]);
 })"""
 
 
@@ -222,6 +222,18 @@ def test_a_legend_and_a_label_do_not_overprint_each_other(query: str, open_page:
     page = open_page(f"{served.url}/?present=1{query}", viewport={"width": 1280, "height": 720})
     frames(page)
     assert page.evaluate(OVERPRINTED) == []
+
+
+@pytest.mark.parametrize(
+    ("panel", "words"), [("slots", "long step"), ("timeline", "first token to last: TPOT"), ("kv", "just written")]
+)
+def test_rare_marks_are_told_in_legends_too_but_on_a_stage(stage: Page, panel: str, words: str) -> None:
+    mark = stage.locator(f"#panel-{panel} .explain .key", has_text=words)
+    expect(mark).to_be_visible()
+    stage.locator("h2").first.click()
+    stage.keyboard.press("p")
+    expect(mark).to_be_hidden()
+    stage.keyboard.press("p")
 
 
 @pytest.mark.parametrize("path", ["/", "/?present=1"])

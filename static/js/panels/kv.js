@@ -79,7 +79,7 @@ export const kv = {
   },
 
   get marks() {
-    return tiles.length ? ["idle", "free"] : ["idle", "free", "ring", "next"];
+    return tiles.length ? ["idle", "free"] : ["idle", "free", "ring", "next", "more"];
   },
 
   get opened() {
