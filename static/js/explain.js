@@ -103,7 +103,8 @@ function finishedWords({ finished }) {
 function endWords({ ended_by: code, waiting }) {
   const [head] = waiting;
   if (code === "after_preemption") return "having preempted, it admitted nobody";
-  if (code === "all_scheduled" || !head) return `no more was scheduled, as ${endedWords(code)}`;
+  if (code === "all_scheduled") return endedWords(code);
+  if (!head) return `no more was scheduled, as ${endedWords(code)}`;
   return `no more was scheduled, as ${endedWords(code)}, and ${requestName(head.request)} waits: ${waitWords(head)}`;
 }
 

@@ -120,7 +120,7 @@ export function waitWords(reason) {
     case "budget_spent":
       return `this step's ${count(reason.limit)}-token budget is spent`;
     case "blocks_short":
-      return `needs ${plural(reason.needs, "block more", "blocks more")}, ${count(reason.free)} free${watermark(reason)}`;
+      return `needs ${plural(reason.needs, "block")} besides any cached for it, ${count(reason.free)} free${watermark(reason)}`;
     case "prefix_pending":
       return `${by} is computing its prefix right now`;
     case "group_running":
@@ -143,7 +143,7 @@ function watermark(reason) {
 
 /** @type {Object<string, string>} */
 const ENDED_WORDS = {
-  all_scheduled: "everybody was scheduled",
+  all_scheduled: "everybody who could was scheduled",
   budget_spent: "the token budget was spent",
   slots_full: "all slots were taken",
   blocks_short: "blocks were short",

@@ -256,6 +256,16 @@ def test_a_preemption_is_explained(still: Page, changes: dict[str, Any], words: 
     assert said.endswith("1 of 64 tokens in 20 ms.")
 
 
+def test_a_step_that_took_everybody_says_so_plainly(still: Page) -> None:
+    said = call(still, "explain", f"m.explainStep({js({**STEP, 'ended_by': 'all_scheduled'})})")
+    assert said == "Step 41: R3 wrote 1 token; everybody who could was scheduled. 1 of 64 tokens in 20 ms."
+
+
+def test_blocks_that_are_short_do_not_count_those_cached_for_the_request(still: Page) -> None:
+    reason = {"code": "blocks_short", "needs": 3, "free": 0}
+    assert call(still, "format", f"m.waitWords({js(reason)})") == "needs 3 blocks besides any cached for it, 0 free"
+
+
 def js(value: object) -> str:
     return json.dumps(value)
 

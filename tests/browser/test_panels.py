@@ -209,6 +209,18 @@ def test_waiting_times_stand_while_the_view_is_held(page: Page, served: Served) 
         run(served)
 
 
+def test_an_empty_queue_says_whether_there_is_anybody(page: Page, served: Served) -> None:
+    empty = page.locator("#panel-queue .empty")
+    expect(empty).to_have_text("Nobody waits: there is no request.")
+    (mine,) = send(page, "A long one", max_tokens=2000)
+    wait_running(page, [mine])
+    pause(page, served)
+    try:
+        expect(empty).to_have_text("Nobody waits: every request has a slot.")
+    finally:
+        run(served)
+
+
 def test_the_queue_is_shown_in_the_order_of_the_policy(page: Page, served: Served) -> None:
     """A42: who goes next is read off the page, also when the rule is changed while they wait."""
     pause(page, served)

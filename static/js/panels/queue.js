@@ -45,7 +45,8 @@ function preemptionsOf({ history, until }) {
 /** @param {View} view @param {Twin["rows"]} rows */
 function emptyWords(view, rows) {
   if (!view.state) return view.why;
-  return rows.length ? "" : "Nobody waits: every request has a slot, or there is none.";
+  if (rows.length) return "";
+  return `Nobody waits: ${view.state.queues.running.length ? "every request has a slot" : "there is no request"}.`;
 }
 
 /** Where the source decided it: of the chosen request if it waits, else of the head of the queue. @param {HTMLElement} node @param {View} view */
