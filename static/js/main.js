@@ -16,7 +16,7 @@ import { mountKeys } from "./keys.js";
 import { mountLater } from "./later.js";
 import { mountLine } from "./lines.js";
 import { mountMenu } from "./menu.js";
-import { mountOwners } from "./owners.js";
+import { forgetHues, giveHues, mountOwners } from "./owners.js";
 import { readPalette } from "./palette.js";
 import { createQuiet, watchQuiet } from "./quiet.js";
 import { mountPermalink } from "./permalink.js";
@@ -250,6 +250,7 @@ connect({
     const { engine } = store;
     watch.take(frame, engine);
     quiet.take(frame, engine);
+    if (engine?.state) giveHues(engine.state);
     for (const each of resetsAmong(store.engines.values())) startAnew(`The stage${each === engine ? "" : ` of ${each.id}`} was reset.`, each);
     if (engine) travel.meet(engine);
     loop.invalidate();
@@ -270,6 +271,7 @@ connect({
 /** What is on the page is over: another server answers, and numbers its requests anew; or an engine's stage was reset. @param {string} why @param {Engine} [engine] */
 function startAnew(why, engine) {
   prompts.reset(engine?.id);
+  if (!engine) forgetHues();
   if (!engine || engine === store.engine) leave();
   say(why);
 }

@@ -1,7 +1,10 @@
 /**
  * Colour by owner: a mode in which slots and KV pages are coloured by the request that a mark belongs to. Phase then is
- * shape and pattern alone: blocks and dots, solid and dotted. There are eight hues, given in turn by a request's number,
- * so that neighbours differ; its name beside the mark says which of those with one hue it is.
+ * shape and pattern alone: blocks and dots, solid and dotted. There are eight hues, given in turn by a request's number;
+ * one that another request has, which runs or will be back, is passed over while there are others. A request keeps its
+ * hue. With more of them its name beside the mark says which of those with one hue it is.
+ *
+ * @import {State} from "./types.js"
  */
 
 import { keepSetting, setting } from "./address.js";
@@ -9,10 +12,42 @@ import { headLabel } from "./dom.js";
 
 export const OWNER_HUES = 8;
 const PANELS = ["slots", "kv"];
-const TITLE = `Hue says whose it is: ${OWNER_HUES} hues in turn, by the request's number. Phase is shape: block and dot, solid and dotted. C changes it back.`;
+const TITLE = `Hue says whose it is: ${OWNER_HUES} hues in turn, by the request's number; those that run at once differ while there are hues left. Phase is shape: block and dot, solid and dotted. C changes it back.`;
+
+/** So many requests' hues are remembered. */
+const KEPT = 4096;
+/** Hues given, oldest first. @type {Map<string, number>} */
+const given = new Map();
+
+/** Give hues to requests that run and have none yet. @param {Pick<State, "queues" | "requests">} state */
+export function giveHues({ queues, requests }) {
+  if (queues.running.every((id) => given.has(id))) return;
+  const back = queues.waiting.filter((id) => requests[id].num_preemptions > 0);
+  const taken = new Set([...queues.running, ...back].map((id) => given.get(id)));
+  for (const id of queues.running) {
+    if (given.has(id)) continue;
+    const first = turnOf(id);
+    let hue = first;
+    while (taken.has(hue) && (hue + 1) % OWNER_HUES !== first) hue = (hue + 1) % OWNER_HUES;
+    if (taken.has(hue)) hue = first; // all are taken
+    taken.add(hue);
+    given.set(id, hue);
+    if (given.size > KEPT) given.delete(given.keys().next().value ?? "");
+  }
+}
+
+/** Requests are numbered anew. */
+export function forgetHues() {
+  given.clear();
+}
 
 /** @param {string} id of a request @returns {number} 0 … OWNER_HUES − 1 */
 export function ownerHue(id) {
+  return given.get(id) ?? turnOf(id);
+}
+
+/** @param {string} id */
+function turnOf(id) {
   const number = /^R([1-9]\d*)$/.exec(id)?.[1];
   if (number) return (Number(number) - 1) % OWNER_HUES;
   let sum = 0;

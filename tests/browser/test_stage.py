@@ -270,6 +270,26 @@ def test_c_colours_pages_by_the_request_that_holds_them(stage: Page, served: Ser
     assert stage.evaluate(PIXEL, place) == stage.evaluate(TOKEN, "--prefill")
 
 
+def test_requests_that_run_at_once_differ_in_hue_while_there_are_hues(still: Page) -> None:
+    script = """async () => {
+      const { giveHues, ownerHue } = await import("/static/js/owners.js");
+      const run = (running, waiting = []) => giveHues({
+        queues: { running, waiting },
+        requests: Object.fromEntries([...running, ...waiting].map((id) => [id, { num_preemptions: 1 }])),
+      });
+      const hues = (ids) => ids.map(ownerHue);
+      run(["R2", "R3"]);
+      run(["R2", "R3", "R10"]);
+      const one = hues(["R2", "R3", "R10"]);
+      run(["R3", "R11"], ["R2", "R10"]);
+      run(["R3", "R11", "R2", "R10"]);
+      const many = ["R21", "R22", "R23", "R24", "R25", "R26", "R27", "R28", "R29"];
+      run(many);
+      return [one, hues(["R2", "R3", "R10", "R11"]), hues(many)];
+    }"""
+    assert still.evaluate(script) == [[1, 2, 3], [1, 2, 3, 4], [4, 5, 6, 7, 0, 1, 2, 3, 4]]
+
+
 # -- panels alone ----------------------------------------------------------------------------------------------
 
 
