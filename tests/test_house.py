@@ -157,6 +157,8 @@ def test_script_is_written_so_that_it_can_be_joined(path: Path) -> None:
     assert len(joined.IMPORT.findall(source)) == len(re.findall(r"^import\b", source, re.MULTILINE))
     assert len(joined.EXPORT.findall(source)) == len(re.findall(r"^export\b", source, re.MULTILINE))
     assert [line for line in source.splitlines() if line.count("`") % 2] == []
+    texts = re.findall(r'"[^"\n]*"|`[^`\n]*`', path.read_text(encoding="utf-8"))
+    assert [text for text in texts if "/** @" in text] == []
 
 
 def test_every_style_sheet_is_in_a_page() -> None:
