@@ -182,6 +182,13 @@ def test_template_never_switches_escaping_off(path: Path) -> None:
 # -- how `make test` finds its tests -----------------------------------------------------------------------------
 
 
+def test_every_browser_test_is_marked_as_one() -> None:
+    """Playwright leaves an event loop running in its process: other tests must not come into it."""
+    files = (ROOT / "tests" / "browser").glob("test_*.py")
+    mark = re.compile(r"^pytestmark = pytest\.mark\.browser$", re.MULTILINE)
+    assert [path.name for path in files if not mark.search(path.read_text(encoding="utf-8"))] == []
+
+
 def test_browser_tests_lie_in_the_folder_that_make_test_looks_for_them_in() -> None:
     folder = re.search(r"^BROWSER_TESTS = \$\(or \$\(ARGS\),(\S+)\)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert folder

@@ -14,6 +14,8 @@ from tests.app.processes import Served
 from tests.browser.actions import frames, quiet, send, wait_for
 from tests.browser.conftest import OpenPage
 
+pytestmark = pytest.mark.browser
+
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 LIMIT = 100_000
 CLEAR_OF_IT = """document.querySelector('main').lastElementChild.getBoundingClientRect().bottom
