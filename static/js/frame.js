@@ -75,8 +75,11 @@ export function mountPanel(id, panel, page, { timed = false } = {}) {
   twin.open = false;
   panel.mount?.(root, page);
   watchSize(canvas, size, () => {
-    font = ""; // a canvas of another size begins anew, empty
+    font = ""; // a canvas of another size begins anew, and black
     drawn = [];
+    g.setTransform(1, 0, 0, 1, 0, 0);
+    g.fillStyle = getComputedStyle(canvas).getPropertyValue("--well");
+    g.fillRect(0, 0, canvas.width, canvas.height);
     page.loop.invalidateNow();
   });
   const watch = (/** @type {IntersectionObserverEntry[]} */ entries) => {

@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.app.fakes import FakeEngine, Running, row, running, until
+from tests.app.processes import Served
 from tests.browser.actions import frames, wait_for
 from tests.browser.conftest import OpenPage
 
@@ -205,3 +206,12 @@ def test_the_name_of_a_target_is_not_struck_out_by_the_median(open_page: OpenPag
         assert max(ttft, tpot) < 0.1
         assert e2e == 1  # it has no target
         engine.hang_up()
+
+
+def test_a_picture_that_was_not_looked_at_yet_has_the_ground_of_the_page(open_page: OpenPage, served: Served) -> None:
+    page = open_page(served.url, color_scheme="light")
+    corner = """(id) => {
+      const canvas = document.querySelector(`#panel-${id} canvas`);
+      return [...canvas.getContext("2d").getImageData(2, 2, 1, 1).data];
+    }"""
+    assert page.evaluate(corner, "intensity") == page.evaluate(corner, "slots") != [0, 0, 0, 255]
