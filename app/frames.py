@@ -89,8 +89,7 @@ def frame_payload(
 
 
 def portions(events: list[Encoded], most: int) -> list[list[Encoded]]:
-    """Split in order into runs of at most so many characters in columns, or of one event; at least one run, be it
-    empty."""
+    """Split in order into runs of one event or of at most so many characters in columns; at least one, be it empty."""
     runs: list[list[Encoded]] = [[]]
     size = 0
     for event in events:

@@ -1,8 +1,8 @@
 /**
  * The rows of a step as the page keeps them: in columns, a list per member, or one value where all rows have the same,
  * or that and the few that differ. The server sends them so when asked to (app/columns.py), for there are hundreds in a
- * step, and thousands of steps are kept: they take a fifth of the memory of as many objects. `Rows` reads like a list of
- * rows; who goes through them often makes the list once.
+ * step, and thousands of steps are kept. `Rows` reads like a list of rows; who goes through them often makes the list
+ * once.
  *
  * @import {Event, Row, RowList, StepEvent, StepFacts} from "./types.js"
  *
