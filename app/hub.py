@@ -13,10 +13,11 @@ import itertools
 import logging
 import secrets
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from app.columns import in_columns
+from app.columns import RowPacker
 from app.frames import Encoded, Frame, FrameRing, frame_payload, portions, text_entry, text_message
 from app.ledger import Entry, Ledger, TextDelta
 from app.questions import EngineAway as EngineAway
@@ -26,7 +27,7 @@ from app.settings import Settings, ShareText
 from app.wire import Json, WireError, encode, read_event
 
 FRAMES_PER_S = 30
-FRAME_CHARS = 16 * 2**10  # characters of events, in columns where asked for; a larger one has a frame to itself
+FRAME_CHARS = 8 * 2**10  # characters of events, in columns where asked for; a larger one has a frame to itself
 CHECK_S = 0.25  # how often the engines' statuses are looked at when nothing happens
 HEARTBEAT_S = 5.0  # an empty frame after this long without one: proxies drop idle sockets, and pages notice a dead line
 REPLY_TIMEOUT_S = 5.0
@@ -71,6 +72,7 @@ class Hub:
         self._links: dict[str, EngineLink] = {}
         self._questions = Questions()
         self._pending: list[tuple[Json, str]] = []
+        self._packers: defaultdict[str, RowPacker] = defaultdict(RowPacker)  # by engine
         self._told: list[Json] = []
         self._told_viewers: Json = {}
         self._framed_at = time.monotonic()
@@ -303,8 +305,13 @@ class Hub:
 
     def _make_frames(self, deltas: list[TextDelta], engines: list[Json] | None, viewers: Json | None) -> None:
         """One frame of what is pending, or several of a size that a page folds between two pictures."""
-        columns = any(viewer.columns for viewer in self.viewers)
-        encoded = [Encoded(raw, in_columns(event, raw) if columns else raw) for event, raw in self._pending]
+        if any(viewer.columns for viewer in self.viewers):
+            encoded = [
+                Encoded(raw, self._packers[event["engine"]].in_columns(event, raw)) for event, raw in self._pending
+            ]
+        else:
+            self._packers.clear()
+            encoded = [Encoded(raw, raw) for _, raw in self._pending]
         *earlier, last = portions(encoded, FRAME_CHARS)
         for events in earlier:
             self._append_frame(frame_payload(self.id, self.n + 1, events, engines=None, viewers=None), deltas)

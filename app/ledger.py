@@ -22,6 +22,9 @@ PROMPT_SHOWN = 4000  # characters of a prompt kept for showing it again
 
 _HEADER = frozenset({"kind", "engine", "epoch", "seq"})
 
+StepRow = tuple[int, int, str, int, int, int]  # a request's row of a step: _ROW names them
+_ROW = ("step", "t", "phase", "scheduled", "computed", "out")
+
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Entry:
@@ -47,7 +50,7 @@ class Entry:
     guessed: list[list[int]] = field(default_factory=list)  # see engine.events.Text
     lengths: list[int] = field(default_factory=list)  # the same
     complete: bool = False  # the engine has said that no more text comes
-    timeline: deque[Json] = field(default_factory=lambda: deque(maxlen=TIMELINE_KEPT))
+    moments: deque[Json | StepRow] = field(default_factory=lambda: deque(maxlen=TIMELINE_KEPT))
     snapshot: Json | None = None  # the folded request at its end
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -59,6 +62,10 @@ class Entry:
     def text(self) -> str:
         return "".join(self.parts)
 
+    def timeline(self) -> list[Json]:
+        """What its engine said of it, oldest first."""
+        return [_told(moment) if isinstance(moment, tuple) else moment for moment in self.moments]
+
     async def change(self) -> None:
         """Wait for the next change. Look at the entry first: there is no await between look and wait to miss one."""
         self._changed.clear()
@@ -67,6 +74,10 @@ class Entry:
     def touch(self) -> None:
         """Wake whoever waits for a change."""
         self._changed.set()
+
+
+def _told(row: StepRow) -> Json:
+    return {"event": "step", **dict(zip(_ROW, row, strict=True))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +119,7 @@ class Ledger:
             return
         entry = self._entry(event)
         was_over = entry.over
-        entry.timeline.append({name: value for name, value in event.items() if name not in _HEADER})
+        entry.moments.append({name: value for name, value in event.items() if name not in _HEADER})
         match event["event"]:
             case "arrived":
                 entry.arrived, entry.owner = event, event["owner"]
@@ -156,18 +167,8 @@ class Ledger:
         entries, number, t = self.entries, step["step"], step["t"]
         for row in step["rows"]:
             entry = entries.get(row["request"])
-            if entry is not None:  # written out: a large batch takes this path tens of thousands of times a second
-                entry.timeline.append(
-                    {
-                        "event": "step",
-                        "step": number,
-                        "t": t,
-                        "phase": row["phase"],
-                        "scheduled": row["scheduled"],
-                        "computed": row["computed"],
-                        "out": row["out"],
-                    }
-                )
+            if entry is not None:  # as tuples: a large batch has tens of thousands of them a second
+                entry.moments.append((number, t, row["phase"], row["scheduled"], row["computed"], row["out"]))
 
     # -- endings ---------------------------------------------------------------------------------------------
 

@@ -100,7 +100,7 @@ def request_summary(hub: Hub, entry: Entry, owner: str | None) -> Json:
 
 def request_detail(hub: Hub, entry: Entry, owner: str | None) -> Json:
     """GET /api/requests/{id}: one request with its whole timeline."""
-    return {**request_summary(hub, entry, owner), "timeline": list(entry.timeline)}
+    return {**request_summary(hub, entry, owner), "timeline": entry.timeline()}
 
 
 def _status(request: Json | None, entry: Entry) -> str:

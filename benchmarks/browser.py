@@ -93,6 +93,7 @@ def watch(watched: Watched, seconds: float) -> Json:
     """What the page does in so many seconds."""
     heap_before = watched.heap(collect=True)
     watched.page.evaluate("probe.begin()")
+    times = watched.page.evaluate("stepscope.cost().times")
     cpu, step, began = watched.cpu(), watched.step(), time.monotonic()
     heap = []
     while time.monotonic() - began < seconds:
@@ -101,6 +102,11 @@ def watch(watched: Watched, seconds: float) -> Json:
     passed = time.monotonic() - began
     cpu_after, steps = watched.cpu(), watched.step() - step
     seen = watched.page.evaluate("({ frames: probe.frames, script: probe.script, long: probe.long })")
+    drawn_since = {
+        panel: (now - times.get(panel, 0)) / passed
+        for panel, now in watched.page.evaluate("stepscope.cost().times").items()
+        if now - times.get(panel, 0) > 1  # others are not on the screen, or show what stays
+    }
     frames, script = seen["frames"], sorted(seen["script"])
     busy = [ms for ms in script if ms > 0]
     drawn = max(1, len(busy))
@@ -116,6 +122,7 @@ def watch(watched: Watched, seconds: float) -> Json:
         "busy_script_p95_ms": nearest_rank(busy, 95),
         "script_cpu_ms": 1000 * (cpu_after["script"] - cpu["script"]) / drawn,
         "task_cpu_ms": 1000 * (cpu_after["task"] - cpu["task"]) / drawn,
+        "drawn_per_s": drawn_since,
         "long_tasks": len(seen["long"]),
         "long_ms": sum(seen["long"]),
         "heap_mib": heap,
@@ -161,6 +168,7 @@ def figures(size: Size, seen: Json, hidden: Json) -> list[Figure]:
         Figure("script per frame that has work, p95", seen["busy_script_p95_ms"], "ms"),
         Figure("script per frame that has work, mean CPU", seen["script_cpu_ms"], "ms"),
         Figure("main thread per frame that has work, mean CPU", seen["task_cpu_ms"], "ms"),
+        Figure("the picture drawn most seldom", min(seen["drawn_per_s"].values(), default=0.0), "1/s"),
         Figure("tasks over 50 ms", seen["long_tasks"], f"in {seen['seconds']:.0f} s"),
         Figure("time in them", seen["long_ms"] / seen["seconds"] / 10, "%"),
         Figure("JS heap still needed, history full", seen["heap_before_mib"], "MiB"),

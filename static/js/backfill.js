@@ -7,8 +7,8 @@
 
 import { KEPT, PREEMPTIONS_KEPT, withSlots } from "./history.js";
 import { endLane, extendLane } from "./lanes.js";
+import { kept } from "./kept_step.js";
 import { withOlderNotes } from "./notes.js";
-import { packed } from "./rows.js";
 
 /**
  * Steps from the server that this page did not hear, from before it was opened or from a gap: the lanes of requests
@@ -26,7 +26,7 @@ export function backfill(history, { steps, requests }, state) {
   /** @type {Map<number, Step>} */
   const merged = new Map();
   let before = /** @type {Step | null} */ (null);
-  for (const step of older) merged.set(history.base + step.step, (before = withSlots(packed(step, before?.rows), [], state)));
+  for (const step of older) merged.set(history.base + step.step, (before = withSlots(kept(step, before?.rows), [], state)));
   for (const [column, step] of history.steps) merged.set(column, step);
   history.steps = new Map([...merged].sort(([one], [other]) => one - other).slice(-KEPT));
   const lastSeen = new Map();

@@ -1,8 +1,7 @@
 /**
  * Which block follows which. A block's hash is chained: it names all tokens up to its block, so it has one predecessor
  * and one place in the prefix for good, whatever block holds it and at whatever moment. What is learned here therefore
- * never becomes wrong; the oldest of it is forgotten. What is heard is only put down; it is sorted out once somebody
- * asks, or there is much of it, for few look.
+ * never becomes wrong; the oldest of it is forgotten.
  *
  * @import {State, StepFacts} from "./types.js"
  *
@@ -11,43 +10,39 @@
  * @typedef {ReturnType<typeof createChain>} Chain
  */
 
+/** At least so many of the newest are kept, and at most twice as many. */
 export const LINKS_KEPT = 32_768;
 
 export function createChain() {
+  /** Two generations: once the younger one is full it becomes the older one. @type {Map<string, Link>} */
+  let young = new Map();
   /** @type {Map<string, Link>} */
-  const links = new Map();
-  /** Not sorted out yet, oldest first. @type {Array<{hash: string, parent: string | null, index: number, again: boolean}>} */
-  let heard = [];
-
-  function settle() {
-    if (!heard.length) return links;
-    for (const { hash, parent, index, again } of heard) {
-      if (again) links.delete(hash); // what is used again is the newest again
-      if (!links.has(hash)) links.set(hash, { parent, index });
-    }
-    heard = [];
-    const old = links.keys();
-    for (let over = links.size - LINKS_KEPT; over > 0; over -= 1) links.delete(/** @type {string} */ (old.next().value));
-    return links;
-  }
+  let old = new Map();
 
   return {
-    /** @param {string} hash @param {string | null} parent @param {number} index @param {boolean} again */
+    /** `again`: what is known already counts as new. @param {string} hash @param {string | null} parent @param {number} index @param {boolean} again */
     put(hash, parent, index, again) {
-      heard.push({ hash, parent, index, again });
-      if (heard.length >= LINKS_KEPT) settle();
+      if (young.has(hash)) return;
+      const known = old.get(hash);
+      if (known && !again) return;
+      if (young.size >= LINKS_KEPT) [old, young] = [young, new Map()];
+      young.set(hash, known ?? { parent, index });
     },
     /** @param {string} hash */
-    get: (hash) => settle().get(hash),
+    get: (hash) => young.get(hash) ?? old.get(hash),
     /** @param {string} hash */
-    has: (hash) => settle().has(hash),
+    has: (hash) => young.has(hash) || old.has(hash),
+    /** It grows with what is learned, or changes. */
     get size() {
-      return settle().size;
+      return young.size + old.size;
     },
-    [Symbol.iterator]: () => settle().entries(),
+    *[Symbol.iterator]() {
+      yield* old;
+      yield* young;
+    },
     clear() {
-      links.clear();
-      heard = [];
+      young = new Map();
+      old = new Map();
     },
   };
 }
@@ -64,6 +59,8 @@ export function learnStep(chain, { rows }, { requests, blocks }) {
     const first = Math.floor((row.computed - row.scheduled) / size);
     if ((first + 1) * size > row.computed) continue; // as with most rows: no block was filled
     const table = requests[row.request].block_table;
+    const last = row.phase === "prefill" ? blocks.hashes[table[Math.floor(row.computed / size) - 1]] : null;
+    if (last && chain.has(last)) continue; // with its prompt, as it arrived
     for (let i = first; (i + 1) * size <= row.computed && i < table.length; i += 1) learn(chain, blocks.hashes, table, i);
   }
 }

@@ -1,6 +1,6 @@
 /**
- * The gaps between deliveries (itl.js) of a moving window of steps, worked out once per step and kept: a window of 500
- * steps of 256 requests is 128,000 gaps, and between two looks at it only its newest steps are new.
+ * The gaps between deliveries (itl.js) of a moving window of steps, worked out once per step and kept: between two looks
+ * at it only its newest steps are new.
  *
  * What a step's gaps are changes only when steps before it become known (the history's map is another one then), or
  * when the step itself is another.
@@ -104,13 +104,13 @@ export function createGapWindow() {
 }
 
 /**
- * How often each sample was seen, in µs: requests that decode side by side have the same gaps. One that a hand on the
+ * How often each sample was seen, in µs. One that a hand on the
  * gate had a part in is no sample.
  * @param {Gap[]} gaps
  */
 export function tallyOf(gaps) {
   /** @type {Map<number, number>} */
   const tally = new Map();
-  for (const { us, gated } of gaps) if (!gated) tally.set(us, (tally.get(us) ?? 0) + 1);
+  for (const { us, gated, requests } of gaps) if (!gated) tally.set(us, (tally.get(us) ?? 0) + requests.length);
   return tally;
 }

@@ -10,6 +10,8 @@
  *
  * @import {Event, FinishReason, PreemptedEvent, RequestEvent, RequestFacts, State, StepEvent, Timings} from "./types.js"
  *
+ * @import {Tenants} from "./tenants.js"
+ *
  * @typedef {ReturnType<typeof createHistory>} History
  * @typedef {StepEvent & {skipped: number[], num_slots: number, top_slot: number}} Step see withSlots
  * @typedef {{id: string, at: number, epoch: string | null, timings: Timings, reason: FinishReason | null, prompt: number, tokens: number, label: string | null}} Sample
@@ -18,9 +20,11 @@
  */
 
 import { createChain, learnPrompt, learnStep, learnTables } from "./chain.js";
-import { closeStay, closeWait, deleteOldest, endLane, markRow, openLane } from "./lanes.js";
+import { closeStay, closeWait, deleteOldest, endLane, markRow, openLane, putRecent } from "./lanes.js";
 import { takeNote } from "./notes.js";
+import { Rows } from "./rows.js";
 import { KEY_EVERY, STEPS_KEPT } from "./tape.js";
+import { createTenants } from "./tenants.js";
 
 /** As many as the tape may hold, and those from the server that are older. */
 export const KEPT = STEPS_KEPT + 2 * KEY_EVERY;
@@ -28,8 +32,6 @@ const SAMPLES_KEPT = 5000;
 export const PREEMPTIONS_KEPT = 1000;
 const GAPS_KEPT = 200;
 const MARKS_KEPT = 200;
-/** Owners of one block that are remembered. */
-const OWNERS_KEPT = 12;
 
 export function createHistory() {
   return {
@@ -42,6 +44,8 @@ export function createHistory() {
     notes: new Map(),
     /** @type {Map<string, import("./lanes.js").Lane>} */
     lanes: new Map(),
+    /** Those of them that have not ended before a column, and maybe others. */
+    recent: { from: -Infinity, lanes: /** @type {Map<string, import("./lanes.js").Lane>} */ (new Map()) },
     /** @type {Sample[]} oldest first */
     finished: [],
     /** @type {Array<PreemptedEvent & {column: number}>} newest first */
@@ -53,8 +57,8 @@ export function createHistory() {
     gaps: [],
     /** @type {Epoch[]} */
     epochs: [],
-    /** @type {Map<number, Array<{id: string, index: number, at: number}>>} block -> its last owners, as which of theirs and since when, newest first */
-    owners: new Map(),
+    /** Who was given which block. */
+    tenants: createTenants(),
     /** Which block follows which. */
     chain: createChain(),
     /** @type {number[]} rows of the timeline: when each is free again */
@@ -149,7 +153,7 @@ function beginEpoch(history, epoch) {
   history.base = history.last + 1;
   history.epochs.push({ id: epoch, at: history.last + 1, base: history.base });
   history.last = history.base;
-  history.owners.clear();
+  history.tenants.clear();
   history.chain.clear();
 }
 
@@ -163,7 +167,7 @@ function noticeReset(history, state) {
   const known = history.resets;
   history.resets = state.num_resets;
   if (known === null || known === state.num_resets) return;
-  for (const each of [history.steps, history.notes, history.lanes, history.owners, history.chain]) each.clear();
+  for (const each of [history.steps, history.notes, history.lanes, history.recent.lanes, history.tenants, history.chain]) each.clear();
   Object.assign(history, { finished: [], preemptions: [], marks: [], gaps: [], rowFree: [] });
   history.epochs = history.epochs.slice(-1);
 }
@@ -192,6 +196,7 @@ function joinKey(history, state) {
   for (const id of [...state.queues.running, ...state.queues.waiting]) {
     const lane = history.lanes.get(id) ?? openLane(history, state.requests[id], now + 1, true);
     Object.assign(lane, { facts: state.requests[id], end: null });
+    putRecent(history, lane);
   }
   for (const lane of history.lanes.values()) {
     if (!lane.end && !(lane.id in state.requests)) endLane(history, lane, now + 1, null, null);
@@ -204,15 +209,23 @@ function joinKey(history, state) {
 /** @param {History} history @param {StepEvent} event @param {State} state @param {StepEvent} kept */
 function rememberStep(history, event, state, kept) {
   const column = history.base + event.step;
-  history.steps.set(column, { ...withSlots(event, skippedSlots(event, state), state), rows: kept.rows });
+  history.steps.set(column, withSlots(kept, skippedSlots(event, state), state));
   history.last = column;
   if (history.steps.size > KEPT) deleteOldest(history.steps);
   for (const row of event.rows) markRow(history, row, column);
-  for (const [id, blocks] of event.tables) {
-    const first = state.requests[id].block_table.length - blocks.length;
-    blocks.forEach((block, i) => noteOwner(history, block, { id, index: first + i, at: column }));
-  }
+  noteTenants(history.tenants, event, state, column);
   learnStep(history.chain, event, state);
+}
+
+/** Who was given blocks by a step; twice, where some were found and others are new. @param {Tenants} tenants @param {StepEvent} event @param {State} state @param {number} column */
+function noteTenants(tenants, event, { requests }, column) {
+  const tables = [...event.tables];
+  const ends = new Map(tables.map(([id]) => [id, requests[id].block_table.length]));
+  for (const [id, blocks] of tables.reverse()) {
+    const first = /** @type {number} */ (ends.get(id)) - blocks.length;
+    for (let i = 0; i < blocks.length; i += 1) tenants.put(blocks[i], id, first + i, column);
+    ends.set(id, first);
+  }
 }
 
 /** Slots of those that run and got no tokens. @param {StepEvent} step @param {State} state @returns {number[]} */
@@ -229,15 +242,8 @@ function skippedSlots({ rows }, { queues, requests }) {
  */
 export function withSlots(step, skipped, { config }) {
   let top_slot = config.max_num_seqs;
-  for (const { slot } of step.rows) if (slot >= top_slot) top_slot = slot + 1;
+  for (const slot of Rows.of(step.rows).column("slot")) if (slot >= top_slot) top_slot = slot + 1;
   return { ...step, skipped, num_slots: config.max_num_seqs, top_slot };
-}
-
-/** @param {History} history @param {number} block @param {{id: string, index: number, at: number}} owner */
-function noteOwner(history, block, owner) {
-  const known = history.owners.get(block);
-  if (!known) history.owners.set(block, [owner]);
-  else if (known.unshift(owner) > OWNERS_KEPT) known.pop();
 }
 
 // -- requests ------------------------------------------------------------------------------------

@@ -3,12 +3,15 @@
  * Read off the steps that the page keeps. A gap that a hand on the gate had a part in is no sample, and one that a
  * hole in the stream falls into is not known. Pure.
  *
+ * Requests that decode side by side have the same gaps, so one is told for all of them that delivered in the same two
+ * steps: of hundreds of requests a step has hardly more than one.
+ *
  * @import {History, Step} from "./types.js"
  *
- * @typedef {Map<string, {column: number, at: number, gated: boolean}>} Open deliveries whose predecessor is still to come, by request
+ * @typedef {{requests: readonly string[], column: number, at: number, gated: boolean}} Open deliveries of one step whose predecessors are still to come
  *
  * @typedef {Object} Gap
- * @property {string} request
+ * @property {readonly string[]} requests that have it, at least one
  * @property {number} column   of the step that ended it
  * @property {number} since    column of the delivery before
  * @property {number} us
@@ -19,7 +22,7 @@ import { count, duration, plural, requestName } from "./format.js";
 import { wasHeld } from "./held.js";
 import { oldestColumn, stepNumber } from "./history.js";
 import { noNotes } from "./notes.js";
-import { deliveredIn } from "./rows.js";
+import { deliveredIn, Rows } from "./rows.js";
 
 /** How far before the first step asked for the delivery before is looked for: a preempted request waits long. */
 const LOOK_BACK = 1000;
@@ -36,62 +39,89 @@ const NAMED = 3;
 export function gapsBetween(history, from, to) {
   /** @type {Gap[]} */
   const gaps = [];
-  /** @type {Open} */
-  const open = new Map();
+  /** @type {Open[]} newest first */
+  let open = [];
   const oldest = Math.max(oldestColumn(history), from - LOOK_BACK);
   let next = /** @type {Step | null} */ (null);
-  for (let column = to; column >= oldest && (column >= from || open.size > 0); column -= 1) {
+  for (let column = to; column >= oldest && (column >= from || open.length > 0); column -= 1) {
     const step = history.steps.get(column) ?? null;
-    if (step === null) open.clear();
+    if (step === null) open = [];
     else {
+      const delivered = deliveredIn(step);
       if (next && wasHeld(step, next)) markAll(open);
-      closeGaps(gaps, open, step, column);
+      open = closeGaps(gaps, open, delivered, step, column);
       if (step.gated) markAll(open);
-      if (column >= from) openGaps(open, step, column, history.lanes);
+      const opening = column >= from ? withPredecessors(delivered, step, column, history.lanes) : [];
+      if (opening.length) open.push({ requests: opening, column, at: step.accepted_us, gated: step.gated });
     }
     next = step;
   }
   return gaps;
 }
 
-/** @param {Open} open */
+/** @param {Open[]} open */
 function markAll(open) {
-  for (const delivery of open.values()) delivery.gated = true;
+  for (const deliveries of open) deliveries.gated = true;
 }
 
-/** @param {Gap[]} gaps @param {Open} open @param {Step} step @param {number} column */
-function closeGaps(gaps, open, step, column) {
-  for (const request of deliveredIn(step)) {
-    const later = open.get(request);
-    if (!later) continue;
-    open.delete(request);
-    gaps.push({ request, column: later.column, since: column, us: later.at - step.accepted_us, gated: later.gated });
+/** @param {Gap[]} gaps @param {Open[]} open @param {readonly string[]} delivered @param {Step} step @param {number} column @returns {Open[]} what is still open */
+function closeGaps(gaps, open, delivered, step, column) {
+  if (!delivered.length) return open;
+  /** @type {Open[]} */
+  const still = [];
+  for (const later of open) {
+    let requests = later.requests;
+    if (requests !== delivered) {
+      /** @type {string[]} */
+      const others = [];
+      requests = requests.filter(isAmong(delivered, others));
+      if (others.length) still.push({ ...later, requests: others });
+    }
+    if (requests.length) gaps.push({ requests, column: later.column, since: column, us: later.at - step.accepted_us, gated: later.gated });
   }
+  return still;
 }
 
-/** @param {Open} open @param {Step} step @param {number} column @param {History["lanes"]} lanes */
-function openGaps(open, step, column, lanes) {
-  for (const request of deliveredIn(step)) {
-    if (lanes.get(request)?.first === column) continue;
-    open.set(request, { column, at: step.accepted_us, gated: step.gated });
-  }
+/** For requests in about the same order as those; the others are put down. @param {readonly string[]} those @param {string[]} others */
+function isAmong(those, others) {
+  let next = 0;
+  return (/** @type {string} */ request) => {
+    const at = those[next] === request ? next : those.indexOf(request);
+    if (at < 0) others.push(request);
+    else next = at + 1;
+    return at >= 0;
+  };
+}
+
+/** Those whose delivery was not their first; only a prefill's is. @param {readonly string[]} delivered @param {Step} step @param {number} column @param {History["lanes"]} lanes */
+function withPredecessors(delivered, { rows }, column, lanes) {
+  if (rows instanceof Rows && rows.columns.phase === "decode") return delivered;
+  return delivered.filter((request) => lanes.get(request)?.first !== column);
+}
+
+/** One request's. @param {Gap} gap @param {string} request @returns {Gap} */
+export function gapOf(gap, request) {
+  return { ...gap, requests: [request] };
 }
 
 /** "R3 · 212 ms since its last token · step 41 prefilled 512 tok of R9" @param {Gap} gap @param {History} history */
 export function gapWords(gap, history) {
-  return `${requestName(gap.request)} · ${duration(gap.us)} since its last token · ${meanwhileWords(gap, history)}`;
+  const [first, ...others] = gap.requests;
+  const [who, whose] = others.length ? [`${requestName(first)} and ${plural(others.length, "other")}`, "their"] : [requestName(first), "its"];
+  return `${who} · ${duration(gap.us)} since ${whose} last token · ${meanwhileWords(gap, history)}`;
 }
 
 /** What the engine did in a gap: "step 41 prefilled 512 tok of R9". @param {Gap} gap @param {History} history */
-export function meanwhileWords({ request, column, since }, history) {
+export function meanwhileWords({ requests, column, since }, history) {
+  const waited = new Set(requests);
   const own = { prefilled: 0, preempted: false };
   /** @type {Map<string, number>} tokens of others' prompts */
   const others = new Map();
   for (let at = since + 1; at <= column; at += 1) {
-    own.preempted ||= (history.notes.get(at) ?? noNotes()).preempted.some((event) => event.request === request);
+    own.preempted ||= (history.notes.get(at) ?? noNotes()).preempted.some((event) => waited.has(event.request));
     for (const row of history.steps.get(at)?.rows ?? []) {
       if (row.phase !== "prefill") continue;
-      if (row.request === request) own.prefilled += row.scheduled;
+      if (waited.has(row.request)) own.prefilled += row.scheduled;
       else others.set(row.request, (others.get(row.request) ?? 0) + row.scheduled);
     }
   }

@@ -12,7 +12,7 @@ import { holdersOf } from "./kv_fill.js";
 
 /** Newest first. @param {number} block @param {Pick<KnownView, "history" | "until">} view @returns {Tenure[]} */
 export function tenures(block, { history, until }) {
-  const seen = (history.owners.get(block) ?? []).filter(({ at }) => at < until);
+  const seen = history.tenants.of(block).filter(({ at }) => at < until);
   return seen.map(({ id, index, at }) => {
     const lane = history.lanes.get(id);
     const stay = lane?.stays.find(({ from, to }) => from <= at && (to === null || to > at));

@@ -26,6 +26,8 @@ import { rowOf } from "./rows.js";
 /** Columns kept free after a finished lane, for its label. */
 const LABEL_COLUMNS = 22;
 const KEPT = 4000;
+/** Columns; those that pictures of the live edge look at are kept apart, for of the others there are thousands. */
+const RECENT = 1024;
 
 /**
  * A lane for a request that arrives, or that was there when we came.
@@ -51,13 +53,29 @@ export function openLane(history, facts, at, late) {
     facts,
   };
   history.lanes.set(facts.id, lane);
-  if (history.lanes.size > KEPT) deleteOldest(history.lanes);
+  if (history.lanes.size > KEPT) history.recent.lanes.delete(deleteOldest(history.lanes));
+  putRecent(history, lane);
   return lane;
 }
 
-/** @param {Map<any, any>} known */
+/** It goes on, or ended just now. @param {History} history @param {Lane} lane */
+export function putRecent({ recent, last }, lane) {
+  recent.lanes.set(lane.id, lane);
+  if (last < recent.from + 2 * RECENT) return;
+  recent.from = last - RECENT;
+  for (const [id, { end }] of recent.lanes) if (end && end.at < recent.from) recent.lanes.delete(id);
+}
+
+/** All lanes that have not ended before a column, and others. @param {Pick<History, "lanes" | "recent">} history @param {number} column */
+export function lanesSince({ lanes, recent }, column) {
+  return (column > recent.from ? recent.lanes : lanes).values();
+}
+
+/** @param {Map<any, any>} known @returns its key */
 export function deleteOldest(known) {
-  known.delete(known.keys().next().value);
+  const oldest = known.keys().next().value;
+  known.delete(oldest);
+  return oldest;
 }
 
 /** @param {History} history @param {number} at */

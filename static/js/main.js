@@ -9,7 +9,6 @@ import { createStepPair } from "./step_pair.js";
 import { exportRecording, mountControls, moveGate, say, setMark } from "./controls.js";
 import { byId, find as findElement } from "./dom.js";
 import { mountEmbed } from "./embed.js";
-import { findIn } from "./find.js";
 import { mountPanel } from "./frame.js";
 import { epochAt } from "./history.js";
 import { mountKeys } from "./keys.js";
@@ -207,8 +206,10 @@ function move(action) {
 }
 
 /** @param {string} text */
-function find(text) {
-  const { choice, why } = findIn(text, view());
+async function find(text) {
+  const finder = await import("./find.js").catch(() => null);
+  if (!finder) return "This part of the page could not be loaded: is the server there?";
+  const { choice, why } = finder.findIn(text, view());
   if (choice && !same(selection.choice, choice)) selection.set(choice);
   return why ?? "";
 }
@@ -261,6 +262,7 @@ connect({
     loop.invalidate();
   },
   took: loop.charge,
+  first: loop.first,
   phase(phase) {
     if (store.connection === phase) return; // said with every message
     store.connection = phase;

@@ -16,9 +16,9 @@
 const CALM_MS = 500;
 export const SLOW_MS = 500;
 /** What a frame may take of the main thread, folding included; a display asks for one every 8 to 16 ms. */
-const BUDGET_MS = 2;
+const BUDGET_MS = 1.6;
 /** Frames that one may be passed over because what it takes is more than what is left. */
-const PATIENCE = 4;
+const PATIENCE = 8;
 /** It takes longer than usual now and then. */
 const CAUTION = 1.3;
 /** So little charged is nothing. */
@@ -32,38 +32,69 @@ export function createLoop(view) {
   const panels = new Set();
   /** What is still to be done and since which frame, longest waiting first. @type {{draw: Map<Panel, number>, refresh: Map<Panel, number>}} */
   const due = { draw: new Map(), refresh: new Map() };
-  const calm = window.matchMedia("(prefers-reduced-motion: reduce)");
+  const motion = window.matchMedia("(prefers-reduced-motion: reduce)");
+  let calm = motion.matches; // asked for each frame it would have the browser settle all styles
+  motion.addEventListener("change", () => (calm = motion.matches));
   let whole = true; // the next frame does all that is due
   let asked = false;
   let charged = 0;
+  /** What comes before the pictures of the next frame. @type {Array<() => void>} */
+  let before = [];
   let drawnAt = -Infinity;
   let slowAt = -Infinity;
   let slowTimer = 0;
+  let restTimer = 0;
   let frames = 0;
   let eager = true; // this frame has done nothing else yet, or the last one nothing at all
   let idle = false;
   /** What it takes, in ms: a running mean per panel. @type {{draw: Object<string, number>, refresh: Object<string, number>}} */
   const usual = { draw: {}, refresh: {} };
+  /** How often each was drawn. @type {Object<string, number>} */
+  const times = {};
   /** What drawing costs, in ms. */
-  const cost = { frames: 0, lastMs: 0, worstMs: 0, panels: usual.draw, refresh: usual.refresh };
+  const cost = { frames: 0, lastMs: 0, worstMs: 0, panels: usual.draw, refresh: usual.refresh, times };
 
   function ask() {
-    if (asked || (!due.draw.size && !due.refresh.size)) return;
+    if (before.length) request();
+    else if (due.draw.size || due.refresh.size) {
+      const wait = restLeft();
+      if (wait > 0) restTimer ||= setTimeout(rested, wait);
+      else request();
+    }
+  }
+
+  function request() {
+    if (asked) return;
     asked = true;
-    const wait = calm.matches ? CALM_MS - (performance.now() - drawnAt) : 0;
-    if (wait > 0) setTimeout(() => requestAnimationFrame(frame), wait);
-    else requestAnimationFrame(frame);
+    requestAnimationFrame(frame);
+  }
+
+  /** With reduced motion: how long the picture is still to stay as it is, in ms. */
+  function restLeft() {
+    return calm ? CALM_MS - (performance.now() - drawnAt) : 0;
+  }
+
+  function rested() {
+    restTimer = 0;
+    ask();
   }
 
   function frame() {
-    const start = performance.now();
-    const until = whole || calm.matches ? Infinity : start + BUDGET_MS - charged;
-    eager = charged < LIGHT_MS || idle;
     asked = false;
+    const now = before;
+    before = [];
+    for (const does of now) does();
+    if ((due.draw.size || due.refresh.size) && restLeft() <= 0) drawFrame();
+    ask();
+  }
+
+  function drawFrame() {
+    const start = performance.now();
+    const until = whole || calm ? Infinity : start + BUDGET_MS - charged;
+    eager = charged < LIGHT_MS || idle;
     charged = 0;
     frames += 1;
     draw(start, until);
-    ask();
   }
 
   /** @param {number} start @param {number} until */
@@ -130,6 +161,7 @@ export function createLoop(view) {
     } catch (error) {
       console.error(`panel ${panel.id} could not ${name}`, error);
     }
+    if (name === "draw") times[panel.id] = (times[panel.id] ?? 0) + 1;
     usual[name][panel.id] = 0.95 * (usual[name][panel.id] ?? 0) + 0.05 * (performance.now() - start);
     return true;
   }
@@ -143,6 +175,11 @@ export function createLoop(view) {
     /** @param {Panel} panel */
     add(panel) {
       panels.add(panel);
+    },
+    /** Have something done at the beginning of the next frame, before its pictures. @param {() => void} does */
+    first(does) {
+      before.push(does);
+      request();
     },
     /** Time that other work took of the next frame's. @param {number} ms */
     charge(ms) {

@@ -4,7 +4,10 @@
  * step, and thousands of steps are kept. `Rows` reads like a list of rows; who goes through them often makes the list
  * once.
  *
- * @import {Event, Row, RowList, StepEvent, StepFacts} from "./types.js"
+ * The server tells most steps by the one before (app/columns.py): `after` is its number, `gone` its rows that are no more;
+ * requests and slots are as they were and `computed` is further by `scheduled`, but for those that are named.
+ *
+ * @import {Row, RowList, StepFacts} from "./types.js"
  *
  * @template Value
  * @typedef {{most: Value, but: Array<[number, Value]>}} Sparse all have `most`, but for those at some indices
@@ -16,6 +19,14 @@
 /**
  * @typedef {{[member in keyof Row]: Column<Row[member]>}} Columns
  * @typedef {{length: number, columns: Columns}} Packed
+ */
+/**
+ * @template Value
+ * @typedef {{but: Array<[number, Value]>}} But as expected, but for those at some indices
+ */
+/**
+ * @typedef {{length: number, after: number, gone: number[],
+ *   columns: Omit<Columns, "request" | "slot" | "computed"> & {request: But<string>, slot: But<Row["slot"]>, computed: But<number>}}} After
  */
 
 export const MEMBERS = /** @type {Array<keyof Row>} */ (["request", "slot", "phase", "scheduled", "drafted", "accepted", "computed", "out"]);
@@ -39,6 +50,19 @@ export class Rows {
     return found;
   }
 
+  /** Rows told by those of the step before. @param {After} told @param {Rows} before */
+  static after({ length, gone, columns }, before) {
+    return new Rows({
+      length,
+      columns: {
+        ...columns,
+        request: amended(without(before.column("request"), gone), length, columns.request),
+        slot: amended(without(before.column("slot"), gone), length, columns.slot),
+        computed: amended(without(before.column("computed"), gone).map((value, i) => value + pick(columns.scheduled, i)), length, columns.computed),
+      },
+    });
+  }
+
   /** @param {keyof Row} member @param {Rows} like */
   share(member, like) {
     const mine = this.columns[member];
@@ -50,30 +74,25 @@ export class Rows {
 
   /** @param {number} i @returns {Row} */
   at(i) {
-    const { request, slot, phase, scheduled, drafted, accepted, computed, out } = this.columns;
-    return {
-      request: pick(request, i),
-      slot: pick(slot, i),
-      phase: pick(phase, i),
-      scheduled: pick(scheduled, i),
-      drafted: pick(drafted, i),
-      accepted: pick(accepted, i),
-      computed: pick(computed, i),
-      out: pick(out, i),
-    };
+    return /** @type {any} */ (Object.fromEntries(MEMBERS.map((member) => [member, this.value(member, i)])));
+  }
+
+  /** One value of one row. @template {keyof Row} Member @param {Member} member @param {number} i */
+  value(member, i) {
+    return pick(/** @type {Column<Row[Member]>} */ (this.columns[member]), i);
+  }
+
+  /** All values of a member: the very list that is kept, where it is one. @template {keyof Row} Member @param {Member} member @returns {readonly Row[Member][]} */
+  column(member) {
+    return spread(/** @type {Column<Row[Member]>} */ (this.columns[member]), this.length);
   }
 
   /** @returns {Row[]} */
   list() {
-    const { length, columns } = this;
-    const request = spread(columns.request, length);
-    const slot = spread(columns.slot, length);
-    const phase = spread(columns.phase, length);
-    const scheduled = spread(columns.scheduled, length);
-    const drafted = spread(columns.drafted, length);
-    const accepted = spread(columns.accepted, length);
-    const computed = spread(columns.computed, length);
-    const out = spread(columns.out, length);
+    const { length } = this;
+    // Lists all of them: what is read at one place and is now a list and now a value is read slowly.
+    const all = /** @type {any[]} */ (MEMBERS.map((member) => this.column(member)));
+    const [request, slot, phase, scheduled, drafted, accepted, computed, out] = all;
     /** @type {Row[]} */
     const list = new Array(length);
     for (let i = 0; i < length; i += 1) {
@@ -97,16 +116,15 @@ export class Rows {
 
   /** The row of one request. @param {string} request @returns {Row | undefined} */
   find(request) {
-    const i = spread(this.columns.request, this.length).indexOf(request);
+    const i = this.column("request").indexOf(request);
     return i < 0 ? undefined : this.at(i);
   }
 
   /** Who was given tokens. @returns {readonly string[]} */
   get delivered() {
-    const request = spread(this.columns.request, this.length);
-    const { out } = this.columns;
-    if (typeof out === "number") return out > 0 ? request : [];
-    const each = spread(out, this.length);
+    const request = this.column("request");
+    if (typeof this.columns.out === "number") return this.columns.out > 0 ? request : [];
+    const each = this.column("out");
     return request.filter((_, i) => each[i] > 0);
   }
 
@@ -118,6 +136,23 @@ export class Rows {
   }
 }
 
+/** The very list where nothing is gone. @template Value @param {readonly Value[]} list @param {number[]} gone ascending @returns {readonly Value[]} */
+function without(list, gone) {
+  if (!gone.length) return list;
+  const left = [...list];
+  for (const i of gone.toReversed()) left.splice(i, 1);
+  return left;
+}
+
+/** The very list where nothing is to be amended. @template Value @param {readonly Value[]} list @param {number} length @param {But<Value>} but @returns {Value[]} */
+function amended(list, length, { but }) {
+  if (!but.length) return /** @type {Value[]} */ (list); // kept, and never written to
+  const amends = new Array(length); // as long as it is to be: thousands are kept
+  for (let i = 0; i < Math.min(length, list.length); i += 1) amends[i] = list[i];
+  for (const [i, value] of but) amends[i] = value;
+  return amends;
+}
+
 /** @param {unknown} column @returns {column is Sparse<any>} */
 function isSparse(column) {
   return typeof column === "object" && column !== null && "but" in column;
@@ -127,8 +162,8 @@ function isSparse(column) {
 function pick(column, i) {
   if (Array.isArray(column)) return column[i];
   if (!isSparse(column)) return /** @type {Value} */ (column);
-  const other = column.but.find(([at]) => at === i);
-  return other ? other[1] : column.most;
+  for (const other of column.but) if (other[0] === i) return other[1];
+  return column.most;
 }
 
 /** A column as a list: the very one that is kept. @template Value @param {Column<Value>} column @param {number} length @returns {readonly Value[]} */
@@ -156,23 +191,27 @@ export function rowOf(step, request) {
   return rows instanceof Rows ? rows.find(request) : [...rows].find((row) => row.request === request);
 }
 
-/** The requests that a step gave tokens to. @param {Pick<StepFacts, "rows">} step @returns {readonly string[]} */
-export function deliveredIn({ rows }) {
-  return Rows.of(rows).delivered;
-}
-
-/** A step to be folded: its rows as a list. @param {Event} event @returns {Event} */
-export function opened(event) {
-  return event.kind === "step" ? { ...event, rows: [...event.rows] } : event;
+/**
+ * Rows to be kept, in columns; those with members that are not known here stay a list, lest they be lost.
+ * @param {RowList} rows @param {RowList | null} [like] those of the step before
+ * @returns {RowList}
+ */
+export function packedRows(rows, like) {
+  if (Array.isArray(rows) && !rows.every((row) => Object.keys(row).length === MEMBERS.length && MEMBERS.every((member) => member in row))) return rows;
+  return Rows.of(rows, like instanceof Rows ? like : null);
 }
 
 /**
- * A step to be kept: its rows in columns. Rows with members that are not known here stay a list, lest they be lost.
- * @param {StepEvent} step @param {RowList | null} [like] those of the step before
- * @returns {StepEvent}
+ * Rows as the server sent them; null when they are told by a step that is not known here.
+ * @param {RowList | Packed | After} rows @param {Pick<StepFacts, "step" | "rows"> | null} before
+ * @returns {RowList | null}
  */
-export function packed(step, like) {
-  const { rows } = step;
-  if (Array.isArray(rows) && !rows.every((row) => Object.keys(row).length === MEMBERS.length && MEMBERS.every((member) => member in row))) return step;
-  return { ...step, rows: Rows.of(rows, like instanceof Rows ? like : null) };
+export function receivedRows(rows, before) {
+  if (!("after" in rows)) return packedRows(/** @type {RowList} */ (rows), before?.rows);
+  return before?.step === rows.after ? Rows.after(rows, Rows.of(before.rows)) : null;
+}
+
+/** The requests that a step gave tokens to. @param {Pick<StepFacts, "rows">} step @returns {readonly string[]} */
+export function deliveredIn({ rows }) {
+  return Rows.of(rows).delivered;
 }

@@ -11,6 +11,7 @@
  */
 
 import { ownerHue } from "./owners.js";
+import { Rows } from "./rows.js";
 
 /** How strong a mark is that is not lit while something else is. */
 const DIM = 0.25;
@@ -81,11 +82,13 @@ function drawDense(g, lines, step, px, { byOwner, lit, palette }) {
     if (kind === PREFILL && y > 0) kinds[y - 1] = PREFILL; // one pixel alone would be missed
   };
   const busy = new Uint8Array(lines.slots);
-  for (const row of step.rows) {
-    busy[row.slot] = 1;
-    if (lit.any && !lit.requests.has(row.request)) set(row.slot, UNLIT);
-    else set(row.slot, row.phase === "prefill" ? PREFILL : DECODE);
-  }
+  const rows = Rows.of(step.rows);
+  const [requests, phases] = [rows.column("request"), rows.column("phase")];
+  rows.column("slot").forEach((slot, i) => {
+    busy[slot] = 1;
+    if (lit.any && !lit.requests.has(requests[i])) set(slot, UNLIT);
+    else set(slot, phases[i] === "prefill" ? PREFILL : DECODE);
+  });
   for (const slot of step.skipped) {
     busy[slot] = 1;
     set(slot, HELD);

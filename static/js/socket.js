@@ -8,22 +8,23 @@ import { createInbox } from "./inbox.js";
 const FIRST_DELAY_MS = 250;
 const MAX_DELAY_MS = 8000;
 /** Frames; the hub lets 64 be on their way. */
-export const ACK_EVERY = 8;
+export const ACK_EVERY = 16;
 /** The hub says something every 5 s, whatever its engines do; after this long in silence the line is taken for dead. */
 const SILENCE_MS = 8000;
 
 /**
  * @param {{frame: (frame: Object<string, any>) => boolean, text: (items: any[]) => void, took: (ms: number) => void,
+ *          first: (does: () => void) => void,
  *          phase: (phase: "connecting" | "live" | "stale") => void}} on
  *        `frame` returns false when it does not follow the last one; the socket then asks for a fresh key. `took`: what a
- *        message cost, parsing included.
+ *        message cost, parsing included. `first` has something done at the beginning of the next animation frame.
  */
 export function connect(on) {
   let socket = /** @type {WebSocket | null} */ (null);
   let failures = 0;
   let last = /** @type {{hub: string, n: number} | null} */ (null);
   let heard = performance.now();
-  const inbox = createInbox(take);
+  const inbox = createInbox(take, on.first);
 
   const send = (/** @type {Object<string, any>} */ message) => socket?.readyState === WebSocket.OPEN && socket.send(JSON.stringify(message));
 

@@ -13,8 +13,6 @@ export const FINISHED_KEPT = 32;
 /** Newest marks that the state keeps; the same of them. */
 export const MARKS_KEPT = 64;
 
-const HEADER = new Set(["kind", "engine", "epoch", "seq", "t"]);
-
 /** The counters of a fresh epoch. @returns {Totals} */
 export function emptyTotals() {
   return {
@@ -228,7 +226,8 @@ function step(state, e) {
   totals.decode_tokens += e.num_decode_tokens;
   totals.evictions += e.evicted.length;
   state.step = e.step;
-  state.last_step = /** @type {any} */ (Object.fromEntries(Object.entries(e).filter(([name]) => !HEADER.has(name))));
+  const { kind: _kind, engine: _engine, epoch: _epoch, seq: _seq, t: _t, ...facts } = e;
+  state.last_step = facts;
 }
 
 // -- blocks --------------------------------------------------------------------------------------

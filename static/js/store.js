@@ -6,7 +6,7 @@
  * show that moment while the fold runs on, until `release`. `shown` is what panels draw, `now` the engine time that
  * belongs to it, and `until` says which boundaries lie ahead of it (see history.js).
  *
- * @import {Event, Hello, Json, RowList, State} from "./types.js"
+ * @import {Event, Hello, Json, State, StepFacts} from "./types.js"
  *
  * @typedef {{state: State | null, column: number, until: number, now: number, visited: boolean}} Moment
  * @typedef {ReturnType<typeof createStore>} Store
@@ -14,7 +14,7 @@
 
 import { copyState } from "./copy.js";
 import { createHistory, forgetBefore, remember } from "./history.js";
-import { opened, packed } from "./rows.js";
+import { openedFrom, received } from "./kept_step.js";
 import { fold } from "./state.js";
 import { createTape } from "./tape.js";
 
@@ -32,8 +32,8 @@ function newEngine(id, limits) {
     state: /** @type {State | null} */ (null),
     history: createHistory(),
     tape: createTape(limits),
-    /** Of its last step. */
-    rows: /** @type {RowList | null} */ (null),
+    /** Its last step: the next one may be told by it. */
+    before: /** @type {Pick<StepFacts, "step" | "rows"> | null} */ (null),
     /** What the hub says of it: {status, reason, detail, load, restartable}. */
     about: /** @type {Json} */ ({ status: "starting", reason: null, detail: null, load: null, restartable: false }),
     clock: { t: 0, at: performance.now() },
@@ -158,9 +158,11 @@ function take(engine, event) {
     if (known) return true; // said again on reconnecting; a key follows
     engine.epoch = event.epoch;
     engine.seq = event.seq;
+    engine.before = null;
   } else if (event.kind === "key") {
     engine.epoch = event.epoch;
     engine.seq = event.seq;
+    engine.before = event.state.last_step;
   } else if (event.kind === "gap") {
     engine.seq = Math.max(engine.seq, event.last);
     return true;
@@ -172,9 +174,10 @@ function take(engine, event) {
     engine.seq = event.seq;
   }
   if (!known || event.t >= engine.clock.t) engine.clock = { t: event.t, at: performance.now() };
-  const kept = event.kind === "step" ? packed(event, engine.rows) : event;
-  const open = opened(kept);
-  if (kept.kind === "step") engine.rows = kept.rows;
+  const kept = event.kind === "step" ? received(event, engine.before) : event;
+  if (kept === null) return false;
+  if (kept.kind === "step") engine.before = kept;
+  const open = openedFrom(event, kept);
   engine.state = fold(engine.state, open);
   remember(engine.history, open, engine.state, kept);
   if (engine.state) record(engine, kept, engine.state);

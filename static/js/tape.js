@@ -29,7 +29,8 @@
  */
 
 import { copyState } from "./copy.js";
-import { opened, packed, Rows } from "./rows.js";
+import { kept, opened } from "./kept_step.js";
+import { Rows } from "./rows.js";
 import { fold } from "./state.js";
 
 /** At least so many steps are kept, if their bytes allow it. */
@@ -186,7 +187,7 @@ function extend(segment, event) {
     segment.bytes += weigh(event);
     return;
   }
-  const step = packed(event, segment.rows);
+  const step = kept(event, segment.rows);
   segment.events.push(step);
   segment.bytes += weigh({ ...step, rows: null }) + weighRows(step.rows, segment.rows);
   segment.rows = step.rows;

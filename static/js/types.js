@@ -90,8 +90,8 @@
  * @property {string} ended_by
  * @property {RowList} rows
  * @property {WaitReason[]} waiting
- * @property {Array<[string, number[]]>} tables
- * @property {Array<[number, string]>} hashed
+ * @property {Iterable<[string, number[]]>} tables lists, or packed (kept_step.js)
+ * @property {Iterable<[number, string]>} hashed
  * @property {number[]} evicted
  * @property {number[]} victims
  * @property {Counts} blocks

@@ -95,8 +95,8 @@ def test_a_long_timeline_keeps_its_newest_part() -> None:
     row = {"request": "R1", "phase": "decode", "scheduled": 1, "computed": 1, "out": 1}
     for step in range(TIMELINE_KEPT + 5):
         ledger.apply({"kind": "step", "step": step, "t": step, "rows": [row]}, now=0.0)
-    assert len(ledger.entries["R1"].timeline) == TIMELINE_KEPT
-    assert ledger.entries["R1"].timeline[-1]["step"] == TIMELINE_KEPT + 4
+    assert len(ledger.entries["R1"].timeline()) == TIMELINE_KEPT
+    assert ledger.entries["R1"].timeline()[-1]["step"] == TIMELINE_KEPT + 4
 
 
 def test_a_prompt_is_cut_on_a_character() -> None:

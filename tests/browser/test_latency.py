@@ -84,6 +84,26 @@ def test_a_gap_that_the_gate_had_a_part_in_is_no_sample(still: Page, how: str) -
     assert call(still, "gap_window", f"[...m.tallyOf({json.dumps(gaps(still, history))})]") == [[1_000_000, 1]]
 
 
+def test_requests_that_decode_side_by_side_have_one_gap_and_others_their_own(still: Page) -> None:
+    """R2 misses a step; R3 begins in it."""
+    rows = {
+        1: [row("R1"), row("R2")],
+        2: [row("R1"), row("R3", phase="prefill")],
+        3: [row("R1"), row("R3"), row("R2")],
+        4: [row("R1"), row("R3"), row("R2")],
+    }
+    history = history_of({n: {"at": n, "rows": each} for n, each in rows.items()}, first={"R1": 1, "R2": 1, "R3": 2})
+    told = [(gap["column"], gap["since"], gap["requests"], gap["us"]) for gap in gaps(still, history)]
+    assert told == [
+        (4, 3, ["R1", "R3", "R2"], 1_000_000),
+        (3, 2, ["R1", "R3"], 1_000_000),
+        (3, 1, ["R2"], 2_000_000),
+        (2, 1, ["R1"], 1_000_000),
+    ]
+    words = call(still, "itl", f"m.gapWords({json.dumps(gaps(still, history)[0])}, {history})")
+    assert words.startswith("R1 and 2 others · 1,000 ms since their last token · step 4 ")
+
+
 def test_a_window_that_moves_on_and_learns_of_older_steps_has_the_gaps_of_its_steps(still: Page) -> None:
     rows = [row("R1"), row("R2")]
     history = history_of({n: {"at": n, "rows": rows} for n in range(1, 20)}, first={"R1": 1, "R2": 1})

@@ -31,7 +31,7 @@ def test_the_page_knows_the_members_that_the_server_puts_in_columns(still: Page)
 
 @pytest.mark.parametrize("other", [{**ROWS[0], "new": 1}, {"request": "R1"}])
 def test_rows_with_other_members_stay_as_they_are(still: Page, other: dict[str, Any]) -> None:
-    assert call(still, "rows", f"m.packed({{ rows: {[ROWS[0], other]!r} }}).rows") == [ROWS[0], other]
+    assert call(still, "rows", f"m.packedRows({[ROWS[0], other]!r})") == [ROWS[0], other]
 
 
 def test_columns_from_the_server_read_as_rows(still: Page) -> None:
@@ -41,6 +41,33 @@ def test_columns_from_the_server_read_as_rows(still: Page) -> None:
     assert call(still, "rows", f"[...m.Rows.of({packed})]") == told
     assert call(still, "rows", f"m.rowOf({{ rows: m.Rows.of({packed}) }}, 'R2')") == told[1]
     assert call(still, "rows", f"m.deliveredIn({{ rows: m.Rows.of({packed}) }})") == ["R1"]
+
+
+AFTER = """{ length: 3, after: 8, gone: [1], columns: { request: { but: [[2, "R4"]] }, slot: { but: [[2, 1]] },
+  computed: { but: [[2, 6]] }, scheduled: { most: 1, but: [[2, 6]] }, phase: { most: "decode", but: [[2, "prefill"]] },
+  drafted: 0, accepted: 0, out: { most: 1, but: [[2, 0]] } } }"""
+
+
+def test_rows_told_by_the_step_before_read_as_rows(still: Page) -> None:
+    told = [
+        row("R1", slot=0, computed=6),
+        row("R3", slot=4, computed=8),
+        row("R4", slot=1, scheduled=6, computed=6, out=0),
+    ]
+    for before in ("rows", "list"):  # from the stream, or from a key
+        assert rows(still, f"[...m.receivedRows({AFTER}, {{ step: 8, rows: {before} }})]") == told
+
+
+def test_rows_told_by_a_step_that_is_not_known_are_refused(still: Page) -> None:
+    assert rows(still, f"m.receivedRows({AFTER}, {{ step: 7, rows }})") is None
+    assert rows(still, f"m.receivedRows({AFTER}, null)") is None
+
+
+def test_requests_that_go_on_are_kept_once(still: Page) -> None:
+    on = """{ length: 3, after: 8, gone: [], columns: { request: { but: [] }, slot: { but: [] }, computed: { but: [] },
+      scheduled: 1, phase: "decode", drafted: 0, accepted: 0, out: 1 } }"""
+    told = f"m.Rows.after({on}, rows).columns"
+    assert rows(still, f"[{told}.request === rows.columns.request, {told}.computed]") == [True, [6, 10, 8]]
 
 
 def test_one_row_is_found_by_its_request(still: Page) -> None:

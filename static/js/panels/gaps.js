@@ -1,5 +1,5 @@
 /**
- * The gaps of the Latency panel (ITL): a trace per request over the steps, one mark per delivery, as high as the time
+ * The gaps of the Latency panel (ITL): the requests' traces over the steps, one mark per delivery, as high as the time
  * since the one before. Below it the prompt tokens that each step computed: a long prefill stands under the spike that
  * it made. Spikes are triangles; the highest one in view is explained in the picture.
  *
@@ -13,7 +13,7 @@
 import { classOf } from "../classes.js";
 import { duration, plural } from "../format.js";
 import { tallyOf } from "../gap_window.js";
-import { gapWords, meanwhileWords } from "../itl.js";
+import { gapOf, gapWords, meanwhileWords } from "../itl.js";
 import { drawAhead, drawBreaks, drawChosenColumn, drawTicks } from "../marks.js";
 import { percentilesOf } from "../metrics.js";
 import { stepNumber } from "../history.js";
@@ -31,6 +31,8 @@ const PREFILL = 20;
 /** A gap this many times the median is a spike. */
 const SPIKE = 2;
 const REACH = 14;
+/** How strong a trace is that is not lit while another one is. */
+const DIM = 0.2;
 const LISTED = 100;
 
 /** The gaps of the window that ends at the moment shown, of one class or ("") of all, newest first. @param {KnownView} view @param {Lens} lens */
@@ -109,11 +111,12 @@ export function createGaps(lens) {
     /** The longest first: a spike is at the top. */
     twin(view) {
       const gaps = windowGaps(view, lens).filter(({ gated }) => !gated).sort((one, other) => other.us - one.us);
+      const listed = gaps.slice(0, LISTED).flatMap((gap) => gap.requests.slice(0, LISTED).map((request) => gapOf(gap, request)));
       return {
         columns: ["step", "request", "gap ms", "meanwhile"],
-        rows: gaps.slice(0, LISTED).map((gap) => ({
+        rows: listed.slice(0, LISTED).map((gap) => ({
           choice: { kind: "step", column: gap.column },
-          cells: [String(stepNumber(view.history, gap.column)), gap.request, (gap.us / 1000).toFixed(3), meanwhileWords(gap, view.history)],
+          cells: [String(stepNumber(view.history, gap.column)), gap.requests[0], (gap.us / 1000).toFixed(3), meanwhileWords(gap, view.history)],
         })),
       };
     },
@@ -148,10 +151,11 @@ function ofClass(gaps, kind, history, until) {
     const ended = lane.end !== null && lane.end.at <= until;
     return (Boolean(label) || ended) && classOf({ prompt, tokens, label }) === kind;
   };
-  return gaps.filter(({ request }) => {
+  const isKind = (/** @type {string} */ request) => {
     if (!known.has(request)) known.set(request, isOfIt(request));
     return known.get(request);
-  });
+  };
+  return gaps.map((gap) => ({ ...gap, requests: gap.requests.filter(isKind) })).filter(({ requests }) => requests.length);
 }
 
 /** @param {KnownView} view @param {Plot} plot @param {Lens} lens */
@@ -205,22 +209,35 @@ function drawPrefill(g, plot, bottom, { axis, history, palette }) {
   }
 }
 
-/** @param {Canvas} g @param {Gap[]} gaps @param {{band: Band, most: number, spike: number}} scale @param {Plot} plot @param {KnownView} view */
+/** @param {Canvas} g @param {Gap[]} gaps newest first @param {{band: Band, most: number, spike: number}} scale @param {Plot} plot @param {KnownView} view */
 function drawTraces(g, gaps, { band, most, spike }, plot, { axis, palette, lit, choice }) {
   const chosen = choice?.kind === "step" ? null : lit;
-  const before = new Map(); // request -> its next mark to the right
+  const isLit = (/** @type {string} */ request) => !chosen?.any || chosen.requests.has(request);
+  /** @type {Map<number, Gap[]>} those that follow, by the column in which they began */
+  const following = new Map();
   g.strokeStyle = palette.decode;
   g.fillStyle = palette.decode;
   for (const gap of gaps) {
     const x = axis.mark(gap.column, plot);
     const y = heightOf(gap, band, most);
-    const next = before.get(gap.request);
-    before.set(gap.request, { column: gap.column, x, y, since: gap.since });
-    g.globalAlpha = chosen?.any && !chosen.requests.has(gap.request) ? 0.2 : 1;
-    if (next && next.since === gap.column) drawLine(g, x, y, next.x, next.y, chosen?.requests.has(gap.request) ? 2 : 1);
+    for (const next of following.get(gap.column) ?? []) {
+      const both = next.requests === gap.requests ? gap.requests : sharedOf(next.requests, gap.requests);
+      if (!both.length) continue;
+      const shows = both.some(isLit);
+      g.globalAlpha = shows ? 1 : DIM;
+      drawLine(g, x, y, axis.mark(next.column, plot), heightOf(next, band, most), shows && chosen?.any ? 2 : 1);
+    }
+    following.set(gap.since, [...(following.get(gap.since) ?? []), gap]);
+    g.globalAlpha = gap.requests.some(isLit) ? 1 : DIM;
     drawMark(g, x, y, gap.us >= spike, axis.timed ? 2.2 : Math.min(2.2, axis.px / 3));
   }
   g.globalAlpha = 1;
+}
+
+/** @param {readonly string[]} some @param {readonly string[]} others */
+function sharedOf(some, others) {
+  const known = new Set(others);
+  return some.filter((request) => known.has(request));
 }
 
 /** @param {Canvas} g @param {number} x @param {number} y @param {number} toX @param {number} toY @param {number} width */

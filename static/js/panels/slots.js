@@ -14,6 +14,7 @@
 import { count, endedWords, duration, NONE, plural, requestName } from "../format.js";
 import { drawFlags } from "../flags.js";
 import { lastSteps } from "../history.js";
+import { lanesSince } from "../lanes.js";
 import { drawAhead, drawBreaks, drawChosenColumn, drawText, drawTicks, endCap, outputShare } from "../marks.js";
 import { drawLongSteps } from "../long_steps.js";
 import { quietWords } from "../quiet.js";
@@ -206,7 +207,7 @@ function drawBudget(g, x, px, step, { palette, byOwner }) {
 function drawEnds(g, plot, lines, { axis, history, palette }) {
   const { from } = axis.span(plot);
   const tall = lines.dense ? 5 : Math.min(12, lines.height - 4);
-  for (const lane of history.lanes.values()) {
+  for (const lane of lanesSince(history, from)) {
     if (lane.end && lane.end.at < from) continue;
     for (const { slot, to, out } of lane.stays) {
       if (slot === null || to === null || to > axis.right) continue;

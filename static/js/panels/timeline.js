@@ -14,10 +14,10 @@ import { explainStep, hitWords } from "../explain.js";
 import { drawFlags } from "../flags.js";
 import { count, plural, requestName } from "../format.js";
 import { factsOf, factWords, LANE_COLUMNS, laneCells, paceWords } from "../lane_words.js";
-import { isLive } from "../lanes.js";
+import { isLive, lanesSince } from "../lanes.js";
 import { CAP_WORDS, drawAhead, drawBreaks, drawChosenColumn, drawTicks, endCap, hollow, outputShare } from "../marks.js";
 import { createRoll } from "../roll.js";
-import { rowOf } from "../rows.js";
+import { rowOf, Rows } from "../rows.js";
 import { drawBracket, drawFlag, outcomeWords, writeChunk, writeOver, writePace } from "./lane_marks.js";
 import { GUTTER } from "./slots.js";
 
@@ -29,6 +29,8 @@ const DENSE = 14;
 /** So far from a lane's beginning it is still hit, and so far from its end its label. */
 const NEAR = 12;
 const LABEL = 200;
+/** Columns after a lane's end that its label may take. */
+const LABELLED = 24;
 /** Columns at least so wide have room for the number of a chunk. */
 const WIDE = 13;
 
@@ -174,12 +176,8 @@ function endOf(lane, { axis }) {
 /** @param {KnownView} view @param {Plot} plot */
 function lanesInView(view, plot) {
   const { from, to } = view.axis.span(plot);
-  /** @type {Lane[]} */
-  const found = [];
-  for (const lane of view.history.lanes.values()) {
-    if (lane.arrive <= to + 1 && endOf(lane, view) + 24 >= from) found.push(lane);
-  }
-  return found;
+  const isIn = (/** @type {Lane} */ lane) => lane.arrive <= to + 1 && endOf(lane, view) + LABELLED >= from;
+  return [...lanesSince(view.history, from - LABELLED)].filter(isIn);
 }
 
 /** @param {Lane} lane @param {Lines} lines */
@@ -233,25 +231,45 @@ function drawWork(g, lines, plot, view) {
   const { axis, history, palette } = view;
   const h = bandHeight(lines);
   const area = { ...plot, top: 0, bottom: TOP + (lines.shown + 1) * lines.height };
-  roll.draw(g, area, view, [lines.height, lines.first, lines.shown], (paper, { rows }, px) => {
+  const shownOf = shownRows(history, lines);
+  roll.draw(g, area, view, [lines.height, lines.first, lines.shown], (paper, step, px) => {
+    const rows = Rows.of(step.rows);
     const width = Math.max(1, px - 1);
     const tick = Math.max(1.5, Math.min(3, px * 0.45));
-    for (const row of rows) {
-      const lane = history.lanes.get(row.request);
-      if (!lane || !isShown(lane, lines)) continue;
-      fade(paper, lane, view);
-      const y = middle(lane, lines);
-      paper.fillStyle = row.phase === "prefill" ? palette.prefill : palette.decode;
-      if (row.phase === "prefill") paper.fillRect(0, y - h / 2, width, h);
+    let phase = "";
+    for (const { at, lane, y } of shownOf(rows)) {
+      if (view.lit.any) fade(paper, lane, view);
+      const now = rows.value("phase", at);
+      if (now !== phase) paper.fillStyle = now === "prefill" ? palette.prefill : palette.decode;
+      phase = now;
+      if (phase === "prefill") paper.fillRect(0, y - h / 2, width, h);
       else {
         // In time a token's tick stands where its step ended, at the end of what it took.
         if (axis.timed && width > 6) paper.fillRect(0, y - 0.5, width, 1);
-        drawTick(paper, axis.timed ? px - tick : (px - tick) / 2, y, tick, row.accepted > 0 ? h : h * 0.6);
+        drawTick(paper, axis.timed ? px - tick : (px - tick) / 2, y, tick, rows.value("accepted", at) > 0 ? h : h * 0.6);
       }
     }
     paper.globalAlpha = 1;
   });
   if ((axis.timed || axis.px >= WIDE) && lines.height >= DENSE) drawChunkNumbers(g, lines, plot, view);
+}
+
+/** The rows that have a lane on show, and where; steps in a row mostly have the same. @param {History} history @param {Lines} lines */
+function shownRows({ lanes }, lines) {
+  let known = /** @type {readonly string[]} */ ([]);
+  /** @type {Array<{at: number, lane: Lane, y: number}>} */
+  let shown = [];
+  return (/** @type {Rows} */ rows) => {
+    const requests = rows.column("request");
+    if (requests === known) return shown;
+    known = requests;
+    shown = [];
+    requests.forEach((request, at) => {
+      const lane = lanes.get(request);
+      if (lane && isShown(lane, lines)) shown.push({ at, lane, y: middle(lane, lines) });
+    });
+    return shown;
+  };
 }
 
 /** Not painted once: of how many a chunk is one comes out only later. @param {Canvas} g @param {Lines} lines @param {Plot} plot @param {KnownView} view */
