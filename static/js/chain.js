@@ -32,7 +32,6 @@ export function createChain() {
     get: (hash) => young.get(hash) ?? old.get(hash),
     /** @param {string} hash */
     has: (hash) => young.has(hash) || old.has(hash),
-    /** It grows with what is learned, or changes. */
     get size() {
       return young.size + old.size;
     },

@@ -104,8 +104,7 @@ export function createGapWindow() {
 }
 
 /**
- * How often each sample was seen, in µs. One that a hand on the
- * gate had a part in is no sample.
+ * How often each sample was seen, in µs. One that a hand on the gate had a part in is no sample.
  * @param {Gap[]} gaps
  */
 export function tallyOf(gaps) {

@@ -68,7 +68,7 @@ export function createHistory() {
 
 /**
  * @param {History} history @param {Event} event @param {State | null} state as it is after the event
- * @param {Event} [kept] the event as it is to be kept (see rows.js)
+ * @param {Event} [kept] the event as it is to be kept (see kept_step.js)
  */
 export function remember(history, event, state, kept = event) {
   if (event.kind === "hello" || event.kind === "key") beginEpoch(history, event.epoch);
@@ -219,12 +219,13 @@ function rememberStep(history, event, state, kept) {
 
 /** Who was given blocks by a step; twice, where some were found and others are new. @param {Tenants} tenants @param {StepEvent} event @param {State} state @param {number} column */
 function noteTenants(tenants, event, { requests }, column) {
-  const tables = [...event.tables];
-  const ends = new Map(tables.map(([id]) => [id, requests[id].block_table.length]));
-  for (const [id, blocks] of tables.reverse()) {
-    const first = /** @type {number} */ (ends.get(id)) - blocks.length;
+  /** @type {Map<string, number>} how long each table was before */
+  const begins = new Map();
+  for (const [id, blocks] of event.tables) begins.set(id, (begins.get(id) ?? requests[id].block_table.length) - blocks.length);
+  for (const [id, blocks] of event.tables) {
+    const first = /** @type {number} */ (begins.get(id));
     for (let i = 0; i < blocks.length; i += 1) tenants.put(blocks[i], id, first + i, column);
-    ends.set(id, first);
+    begins.set(id, first + blocks.length);
   }
 }
 

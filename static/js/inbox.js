@@ -17,7 +17,7 @@ const MOST = 24;
 export function createInbox(take, first) {
   /** @type {Message[]} oldest first */
   let waiting = [];
-  let spent = 0; // in this animation frame
+  let spent = 0; // since the last animation frame began
   let asked = false;
 
   function work() {

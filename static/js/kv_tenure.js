@@ -1,5 +1,5 @@
 /**
- * Who held a block and when, and which tokens are in it: read off the owners that the page has seen, their lanes and
+ * Who held a block and when, and which tokens are in it: read off the tenants that the page has seen, their lanes and
  * the texts that it may read.
  *
  * @import {KnownView} from "./types.js"

@@ -150,6 +150,12 @@ export async function recordingReader() {
   return { readRecording, stepsAndNotes };
 }
 
+/** What finds things by their names: the same. */
+export async function finder() {
+  const { findIn } = await import("./find.js");
+  return { findIn };
+}
+
 function sorry() {
   const words = document.createElement("p");
   words.className = "error";

@@ -21,7 +21,7 @@ const given = new Map();
 
 /** Give hues to requests that run and have none yet. @param {Pick<State, "queues" | "requests">} state */
 export function giveHues({ queues, requests }) {
-  if (given.has(queues.running.at(-1) ?? "")) return; // who begins to run comes last
+  if (queues.running.every((id) => given.has(id))) return;
   const back = queues.waiting.filter((id) => requests[id].num_preemptions > 0);
   const taken = new Set([...queues.running, ...back].map((id) => given.get(id)));
   for (const id of queues.running) {

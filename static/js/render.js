@@ -16,7 +16,9 @@
 const CALM_MS = 500;
 export const SLOW_MS = 500;
 /** What a frame may take of the main thread, folding included; a display asks for one every 8 to 16 ms. */
-const BUDGET_MS = 1.6;
+const BUDGET_MS = 2;
+/** What has come in is charged with this, for more may come before the frame ends. */
+const MORE_COMES = 1.4;
 /** Frames that one may be passed over because what it takes is more than what is left. */
 const PATIENCE = 8;
 /** It takes longer than usual now and then. */
@@ -83,14 +85,17 @@ export function createLoop(view) {
     asked = false;
     const now = before;
     before = [];
-    for (const does of now) does();
-    if ((due.draw.size || due.refresh.size) && restLeft() <= 0) drawFrame();
-    ask();
+    try {
+      for (const does of now) does();
+    } finally {
+      if ((due.draw.size || due.refresh.size) && restLeft() <= 0) drawFrame();
+      ask();
+    }
   }
 
   function drawFrame() {
     const start = performance.now();
-    const until = whole || calm ? Infinity : start + BUDGET_MS - charged;
+    const until = whole || calm ? Infinity : start + BUDGET_MS - MORE_COMES * charged;
     eager = charged < LIGHT_MS || idle;
     charged = 0;
     frames += 1;

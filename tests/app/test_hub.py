@@ -102,6 +102,28 @@ def test_frames_are_bounded_by_what_a_page_is_sent(hub: Hub, engine: LocalEngine
     assert [event["step"] for event in events] == list(range(1, 31))
 
 
+def test_a_step_is_told_by_the_last_one_in_the_key_that_a_viewer_begins_with(hub: Hub, engine: LocalEngine) -> None:
+    def tick() -> Json:
+        hub._tick(time.monotonic())
+        told = hub.frames.get(hub.n)
+        assert told is not None
+        sent: Json = json.loads(told.payload.columns)
+        return sent["events"][-1]["rows"]
+
+    requests = range(20)
+    for i in requests:
+        engine.arrived(f"R{i}")
+        engine.admitted(f"R{i}", slot=i)
+    engine.step(1, *(row(f"R{i}", slot=i, computed=1) for i in requests))
+    frame(hub)
+    hub.viewers.add(Watching())
+    engine.step(2, *(row(f"R{i}", slot=i, computed=2) for i in requests))
+    assert "after" not in tick()  # nobody who reads columns was told of step 1
+    (key,) = [event for event in json.loads(hub._keyframe([]))["events"] if event["kind"] == "key"]
+    engine.step(3, *(row(f"R{i}", slot=i, computed=3) for i in requests))
+    assert tick()["after"] == key["state"]["last_step"]["step"] == 2
+
+
 def test_a_frame_tells_the_engines_only_when_something_about_them_changed(hub: Hub, engine: LocalEngine) -> None:
     assert frame(hub)["engines"][0]["status"] == "ready"
     engine.beat()

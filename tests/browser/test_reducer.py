@@ -185,7 +185,7 @@ SILENT_LINE = """async (seconds) => {
     document.dispatchEvent(new Event("visibilitychange"));
   };
   try {
-    connect({ frame: () => true, text() {}, took() {}, phase() {} });
+    connect({ frame: () => true, text() {}, took() {}, first() {}, phase() {} });
     message({ data: JSON.stringify({ hub: "h", n: 1, events: [] }) });
     if (seconds.hidden) show(true);
     now += 1000 * (seconds.hidden ?? seconds.heard);

@@ -283,11 +283,13 @@ def test_requests_that_run_at_once_differ_in_hue_while_there_are_hues(still: Pag
       const one = hues(["R2", "R3", "R10"]);
       run(["R3", "R11"], ["R2", "R10"]);
       run(["R3", "R11", "R2", "R10"]);
+      run(["R3", "R18", "R2"], ["R11"]); // R18 began, and R2 came back after it
+      const came = hues(["R3", "R18", "R2", "R11"]);
       const many = ["R21", "R22", "R23", "R24", "R25", "R26", "R27", "R28", "R29"];
       run(many);
-      return [one, hues(["R2", "R3", "R10", "R11"]), hues(many)];
+      return [one, hues(["R2", "R3", "R10", "R11"]), came, hues(many)];
     }"""
-    assert still.evaluate(script) == [[1, 2, 3], [1, 2, 3, 4], [4, 5, 6, 7, 0, 1, 2, 3, 4]]
+    assert still.evaluate(script) == [[1, 2, 3], [1, 2, 3, 4], [2, 3, 1, 4], [4, 5, 6, 7, 0, 1, 2, 3, 4]]
 
 
 # -- panels alone ----------------------------------------------------------------------------------------------

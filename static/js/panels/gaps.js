@@ -1,7 +1,8 @@
 /**
  * The gaps of the Latency panel (ITL): the requests' traces over the steps, one mark per delivery, as high as the time
- * since the one before. Below it the prompt tokens that each step computed: a long prefill stands under the spike that
- * it made. Spikes are triangles; the highest one in view is explained in the picture.
+ * since the one before; requests that have the same gap share it. Below it the prompt tokens that each step computed: a
+ * long prefill stands under the spike that it made. Spikes are triangles; the highest one in view is explained in the
+ * picture.
  *
  * @import {Canvas, CanvasPanel, History, KnownView, Plot, Size} from "../types.js"
  * @import {Gap} from "../itl.js"
