@@ -5,7 +5,7 @@
  * @import {Event, StepEvent, StepFacts} from "./types.js"
  */
 
-import { packedRows, receivedRows, Rows } from "./rows.js";
+import { packedRows, receivedRows, rowList } from "./rows.js";
 
 /** [block, hash], as two lists. */
 class Hashed {
@@ -64,10 +64,10 @@ export function received(step, before) {
 /** A kept event to be folded. @param {Event} event @returns {Event} */
 export function opened(event) {
   if (event.kind !== "step") return event;
-  return { ...event, rows: [...event.rows], tables: [...event.tables], hashed: [...event.hashed] };
+  return { ...event, rows: rowList(event.rows), tables: [...event.tables], hashed: [...event.hashed] };
 }
 
 /** The same, of an event that is still as it came. @param {Event} event @param {Event} keeps @returns {Event} */
 export function openedFrom(event, keeps) {
-  return event.kind === "step" && keeps.kind === "step" ? { ...event, rows: keeps.rows instanceof Rows ? keeps.rows.list() : keeps.rows } : event;
+  return event.kind === "step" && keeps.kind === "step" ? { ...event, rows: rowList(keeps.rows) } : event;
 }

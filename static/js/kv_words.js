@@ -124,8 +124,8 @@ export function drawStrip(root, view) {
   });
   const saved = use.savedBlocks ? `${plural(use.savedBlocks, "block")}${bytes === null ? "" : `, ${bytesText(use.savedBlocks * bytes)}`}` : "nothing";
   const memory = view.hello?.memory;
-  const each = memory?.kv_dtype && memory.kv_dtype !== "none" ? ` of ${count(memory.bytes_per_token - (memory.draft_bytes_per_token ?? 0))} bytes (${memory.kv_dtype})` : "";
-  write(find(root, '[data-figure="tokens"]'), `${count(use.tokens)} tokens in ${count(use.places)} places${each}`);
+  const each = memory?.kv_dtype && memory.kv_dtype !== "none" ? ` of ${count(memory.bytes_per_token - (memory.draft_bytes_per_token ?? 0))} B (${memory.kv_dtype})` : "";
+  write(find(root, '[data-figure="tokens"]'), `${count(use.tokens)} in ${count(use.places)} places${each}`);
   write(find(root, '[data-figure="saved"]'), saved);
 }
 

@@ -12,7 +12,7 @@ import { mountEmbed } from "./embed.js";
 import { mountPanel } from "./frame.js";
 import { epochAt } from "./history.js";
 import { mountKeys } from "./keys.js";
-import { finder as loadFinder, mountLater } from "./later.js";
+import { finder, mountLater } from "./later.js";
 import { mountLine } from "./lines.js";
 import { mountMenu } from "./menu.js";
 import { forgetHues, giveHues, mountOwners } from "./owners.js";
@@ -207,9 +207,9 @@ function move(action) {
 
 /** @param {string} text */
 async function find(text) {
-  const finder = await loadFinder().catch(() => null);
-  if (!finder) return "This part of the page could not be loaded: is the server there?";
-  const { choice, why } = finder.findIn(text, view());
+  const loaded = await finder().catch(() => null);
+  if (!loaded) return "This part of the page could not be loaded: is the server there?";
+  const { choice, why } = loaded.findIn(text, view());
   if (choice && !same(selection.choice, choice)) selection.set(choice);
   return why ?? "";
 }

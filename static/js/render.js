@@ -20,7 +20,7 @@ const BUDGET_MS = 2;
 /** What has come in is charged with this, for more may come before the frame ends. */
 const MORE_COMES = 1.4;
 /** Frames that one may be passed over because what it takes is more than what is left. */
-const PATIENCE = 8;
+const PATIENCE = 4;
 /** It takes longer than usual now and then. */
 const CAUTION = 1.3;
 /** So little charged is nothing. */
@@ -35,7 +35,7 @@ export function createLoop(view) {
   /** What is still to be done and since which frame, longest waiting first. @type {{draw: Map<Panel, number>, refresh: Map<Panel, number>}} */
   const due = { draw: new Map(), refresh: new Map() };
   const motion = window.matchMedia("(prefers-reduced-motion: reduce)");
-  let calm = motion.matches; // asked for each frame it would have the browser settle all styles
+  let calm = motion.matches; // to ask in each frame costs
   motion.addEventListener("change", () => (calm = motion.matches));
   let whole = true; // the next frame does all that is due
   let asked = false;

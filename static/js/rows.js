@@ -90,7 +90,6 @@ export class Rows {
   /** @returns {Row[]} */
   list() {
     const { length } = this;
-    // Lists all of them: what is read at one place and is now a list and now a value is read slowly.
     const all = /** @type {any[]} */ (MEMBERS.map((member) => this.column(member)));
     const [request, slot, phase, scheduled, drafted, accepted, computed, out] = all;
     /** @type {Row[]} */
@@ -183,6 +182,11 @@ function pack(rows) {
     columns[member] = list.length && list.every((value) => value === list[0]) ? list[0] : list;
   }
   return { length: rows.length, columns };
+}
+
+/** Rows as a plain list. @param {RowList} rows @returns {Row[]} */
+export function rowList(rows) {
+  return rows instanceof Rows ? rows.list() : [...rows];
 }
 
 /** The row of one request in a step. @param {Pick<StepFacts, "rows"> | undefined} step @param {string} request @returns {Row | undefined} */
