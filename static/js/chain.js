@@ -55,8 +55,8 @@ export function learnPrompt(chain, hashes) {
 export function learnStep(chain, { rows }, { requests, blocks }) {
   const size = blocks.block_size;
   for (const row of rows) {
+    if (row.computed % size >= row.scheduled) continue; // as with most rows: no block was filled
     const first = Math.floor((row.computed - row.scheduled) / size);
-    if ((first + 1) * size > row.computed) continue; // as with most rows: no block was filled
     const table = requests[row.request].block_table;
     const last = row.phase === "prefill" ? blocks.hashes[table[Math.floor(row.computed / size) - 1]] : null;
     if (last && chain.has(last)) continue; // with its prompt, as it arrived

@@ -17,8 +17,6 @@ const CALM_MS = 500;
 export const SLOW_MS = 500;
 /** What a frame may take of the main thread, folding included; a display asks for one every 8 to 16 ms. */
 const BUDGET_MS = 2;
-/** What has come in is charged with this, for more may come before the frame ends. */
-const MORE_COMES = 1.4;
 /** Frames that one may be passed over because what it takes is more than what is left. */
 const PATIENCE = 4;
 /** It takes longer than usual now and then. */
@@ -95,7 +93,7 @@ export function createLoop(view) {
 
   function drawFrame() {
     const start = performance.now();
-    const until = whole || calm ? Infinity : start + BUDGET_MS - MORE_COMES * charged;
+    const until = whole || calm ? Infinity : start + BUDGET_MS - charged;
     eager = charged < LIGHT_MS || idle;
     charged = 0;
     frames += 1;

@@ -58,7 +58,7 @@ export class Rows {
         ...columns,
         request: amended(without(before.column("request"), gone), length, columns.request),
         slot: amended(without(before.column("slot"), gone), length, columns.slot),
-        computed: amended(without(before.column("computed"), gone).map((value, i) => value + pick(columns.scheduled, i)), length, columns.computed),
+        computed: further(without(before.column("computed"), gone), length, columns.scheduled, columns.computed),
       },
     });
   }
@@ -150,6 +150,15 @@ function amended(list, length, { but }) {
   for (let i = 0; i < Math.min(length, list.length); i += 1) amends[i] = list[i];
   for (const [i, value] of but) amends[i] = value;
   return amends;
+}
+
+/** Each further by what was scheduled, but for those that are named. @param {readonly number[]} list @param {number} length @param {Column<number>} scheduled @param {But<number>} but @returns {number[]} */
+function further(list, length, scheduled, { but }) {
+  const each = spread(scheduled, length);
+  const sums = new Array(length);
+  for (let i = 0; i < Math.min(length, list.length); i += 1) sums[i] = list[i] + each[i];
+  for (const [i, value] of but) sums[i] = value;
+  return sums;
 }
 
 /** @param {unknown} column @returns {column is Sparse<any>} */
