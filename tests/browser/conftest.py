@@ -93,6 +93,15 @@ def page(served: Served, open_page: OpenPage) -> Page:
     return open_page(served.url)
 
 
+@pytest.fixture
+def stage(page: Page, served: Served) -> Page:
+    """A page without anything on it from the tests before."""
+    served.client.post("/api/engine", json={"action": "reset", "force": True}).raise_for_status()
+    wait_for(page, "stepscope.lanes().length === 0 && stepscope.state().last_step === null")
+    page.locator("h2").first.click()
+    return page
+
+
 @pytest.fixture(scope="session")
 def still(browser: Browser) -> Iterator[Page]:
     """A page, with a server of its own, for tests that only call its functions, and leave it as it is."""
