@@ -58,7 +58,7 @@ export function withOlderNotes(notes, events, base) {
 /** @param {Map<number, Notes>} notes @param {RequestEvent} event @param {number} column */
 function addNote(notes, event, column) {
   if (!(event.event in noNotes())) return;
-  if (event.event === "finished" && event.reason === "abort") return; // no step's doing
+  if (event.event === "finished" && event.reason === "abort") return; // of no step
   let noted = notes.get(column);
   if (!noted) notes.set(column, (noted = noNotes()));
   const known = /** @type {RequestEvent[]} */ (noted[/** @type {keyof Notes} */ (event.event)]);

@@ -54,7 +54,7 @@ export function createStore(limits = {}) {
 
   return {
     engines,
-    connection: "connecting", // "connecting" | "live" | "stale"
+    connection: /** @type {"connecting" | "live" | "stale"} */ ("connecting"),
     /** Who watches: {connected, limit}. */
     viewers: /** @type {Json | null} */ (null),
     frames: 0,

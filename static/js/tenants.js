@@ -14,7 +14,7 @@ export const OF_ONE = 12;
 
 export function createTenants() {
   let room = AT_FIRST;
-  let said = 0; // how many there were; the newest `room` of them are kept
+  let said = 0; // how many there were; the newest of them are kept, as many as there is room for
   /** Of each: whose turn it was before, with the same block; its index and its column. */
   let before = new Float64Array(room);
   let index = new Int32Array(room);

@@ -44,7 +44,7 @@ export function mountPrompts(page) {
     const [newest] = adopt(list, cards, texts, forget);
     if (ctx.response?.status < 400) {
       sent(form);
-      page.goLive(); // whoever sends wants to see it run; what others send moves nobody's view
+      page.goLive(); // whoever sends wants to see it run; what others send leaves the view alone
     }
     if (newest) reveal.follow(newest);
     page.loop.invalidate();
@@ -204,7 +204,7 @@ function adopt(list, cards, texts, forget) {
     if (!card.isConnected) continue;
     const id = card.dataset.request ?? "";
     const known = cards.get(id);
-    if (known && known !== card) discard(known); // its text came before the form's answer did
+    if (known && known !== card) discard(known); // its text came before the answer to the form did
     if (known !== card) fresh.push(card);
     cards.set(id, card);
     const said = find(card, ".said");
