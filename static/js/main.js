@@ -85,9 +85,15 @@ function view() {
     palette,
     byOwner: owners.on,
     choice,
-    lit: lit(choice, state, engine?.history ?? null),
+    lit: lit(choice, state, engine?.history ?? null, isOut(choice)),
     page,
   };
+}
+
+/** Whether a request that is over has left the picture: nothing else need be dim for it. @param {import("./selection.js").Choice | null} choice */
+function isOut(choice) {
+  const end = choice?.kind === "request" ? store.engine?.history.lanes.get(choice.id)?.end : null;
+  return Boolean(end && end.at < axis.span(timedPlot()).from);
 }
 
 /** Why a panel has no data yet. @param {Engine | null} engine */
@@ -144,8 +150,9 @@ selection.subscribe((choice) => {
   if (choice?.kind === "step") travel.goTo(choice.column);
   else if (choice && !store.held) {
     holdView();
+    if (choice.kind === "request") travel.seek(choice.id);
     stoppedAt = store.held;
-  } else if (!choice && store.held && store.held === stoppedAt) goLive();
+  } else if (!choice && store.held && store.held === stoppedAt) follow();
   loop.invalidateNow();
 });
 
@@ -170,16 +177,16 @@ function holdView() {
 }
 
 /** Follow the newest step; what is chosen stays chosen. */
-function goLive() {
+function follow() {
   store.release();
   axis.follow();
   loop.invalidateNow();
 }
 
 /** By hand: a chosen step is let go, for it is the past. */
-function backToLive() {
+function goLive() {
   if (selection.choice?.kind === "step") selection.clear();
-  goLive();
+  follow();
 }
 
 /** Another engine in all panels, live: what was chosen and compared is of the one before. @param {string} id */
@@ -196,7 +203,7 @@ function leave() {
   page.compare.put(null);
   selection.clear();
   page.kv?.close();
-  goLive();
+  follow();
 }
 
 /** Whoever moves the engine on wants to see it move. @param {"pause" | "run" | "step"} action */
@@ -223,12 +230,12 @@ const help = byId("help", HTMLDialogElement);
 const stage = { present: presenter.toggle, full: toggleFullScreen, owner: owners.toggle, time: timeAxis.toggle, find: mountLine("find", find) };
 const controls = { mark: mountLine("mark", setMark), export: exportNow };
 menu.mount({ ...stage, ...controls });
-byId("live").addEventListener("click", backToLive);
+byId("live").addEventListener("click", goLive);
 byId("theme").addEventListener("click", theme.toggle);
 byId("help-open").addEventListener("click", () => help.showModal());
 mountKeys({
-  toggleHold: () => (store.held ? backToLive() : holdView()),
-  live: backToLive,
+  toggleHold: () => (store.held ? goLive() : holdView()),
+  live: goLive,
   walk: travel.walk,
   jump: scrubber.jump,
   compare: page.compare.mark,
@@ -293,8 +300,8 @@ function momentOf({ store, column, base, last }) {
   connection: () => store.connection,
   choice: () => selection.choice,
   lit: () => {
-    const { requests, blocks, column } = view().lit;
-    return { requests: [...requests], blocks: [...blocks], column };
+    const { requests, blocks, ...rest } = view().lit;
+    return { requests: [...requests], blocks: [...blocks], ...rest };
   },
   lanes: () => [...(store.engine?.history.lanes.values() ?? [])].map((lane) => structuredClone(lane)),
   finished: () => structuredClone(store.engine?.history.finished ?? []),

@@ -49,12 +49,12 @@ function keyOf(choice) {
 
 /**
  * Everything that the choice lights up, looked up once per frame.
- * @param {Choice | null} choice @param {State | null} state @param {History | null} history
+ * @param {Choice | null} choice @param {State | null} state @param {History | null} history @param {boolean} out the choice is not in the picture
  * @returns {Lit}
  */
-export function lit(choice, state, history) {
+export function lit(choice, state, history, out) {
   /** @type {Lit} */
-  const found = { any: choice !== null, requests: new Set(), blocks: new Set(), column: null };
+  const found = { any: choice !== null && !out, requests: new Set(), blocks: new Set(), column: null };
   if (choice === null || state === null) return found;
   if (choice.kind === "request") {
     found.requests.add(choice.id);

@@ -75,6 +75,13 @@ export function createTravel({ store, selection, axis, loop, plot }) {
     loop.invalidateNow();
   }
 
+  /** A request that is over, and not in the picture any more: go to its last step. @param {string} request */
+  function seek(request) {
+    const { engine } = store;
+    const end = engine?.history.lanes.get(request)?.end;
+    if (end && engine?.history.steps.has(end.at - 1) && end.at < axis.span(plot()).from) goTo(end.at - 1);
+  }
+
   /** The step before or after the one shown; a request or a block that is chosen stays so. @param {number} by */
   function walk(by) {
     const history = store.engine?.history;
@@ -96,6 +103,7 @@ export function createTravel({ store, selection, axis, loop, plot }) {
 
   return {
     goTo,
+    seek,
     walk,
     /** The known step that is nearest to a column. @param {number} column */
     walkTo(column) {

@@ -240,11 +240,13 @@ def test_the_badge_is_of_the_step_shown_and_else_of_the_gate(page: Page) -> None
     script = """import("/static/js/panels/header.js").then((m) => {
       const paused = { gate: { state: "paused", per_second: null } };
       const history = { steps: new Map([[1, { gated: false }], [2, { gated: true }]]) };
-      const view = { engine: { state: paused }, state: paused, history, store: { held: {} } };
+      const view = { state: paused, history, store: { held: { visited: true } } };
       const live = { ...view, store: { held: null } };
-      return [...[1, 2, 3].map((column) => ({ ...view, column })), { ...live, column: 1 }].map(m.gatedNow);
+      const stopped = { ...view, store: { held: { visited: false } } };
+      const views = [1, 2, 3].map((column) => ({ ...view, column }));
+      return [...views, { ...live, column: 1 }, { ...stopped, column: 1 }].map(m.gatedNow);
     })"""
-    assert page.evaluate(script) == [False, True, True, True]
+    assert page.evaluate(script) == [False, True, True, True, True]
 
 
 @pytest.mark.parametrize(

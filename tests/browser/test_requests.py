@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.app.processes import Served
-from tests.browser.actions import burst, cards, send, settle, table, wait_for
+from tests.browser.actions import burst, cards, frames, send, settle, table, wait_for
 
 pytestmark = pytest.mark.browser
 
@@ -172,3 +172,25 @@ def test_a_reload_brings_answers_and_lanes_back(page: Page) -> None:
     assert request in cards(page)
     expect(page.locator(f"[data-request={request}] .said")).to_have_text(said)
     expect(page.locator(f"[data-request={request}] .asked")).to_have_text("Something to remember")
+
+
+def test_a_reload_keeps_the_turns_of_a_conversation_in_order(page: Page) -> None:
+    (first,) = send(page, "first turn", max_tokens=2)
+    settle(page)
+    page.locator(f"[data-request={first}] [data-reply]").click()
+    (second,) = send(page, "second turn", max_tokens=2)
+    settle(page)
+    page.reload()
+    wait_for(page, "document.querySelectorAll('#answers [data-request]').length > 1")
+    assert cards(page)[:2] == [first, second]
+
+
+def test_a_reload_keeps_the_newest_of_many_answers_with_their_prompts(page: Page) -> None:
+    for number in range(4):
+        form = {"prompt": f"many {number}", "copies": "16", "max_tokens": "1"}
+        page.request.post(f"{page.url}prompts", form=form)
+    page.reload()
+    wait_for(page, "document.querySelectorAll('#answers [data-request]').length === 60")
+    frames(page)
+    asked = page.locator("#answers .asked").all_text_contents()
+    assert asked == [f"many {3 - i // 16}" for i in range(60)]

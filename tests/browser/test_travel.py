@@ -183,6 +183,31 @@ def test_an_own_prompt_is_shown_live_and_that_of_others_moves_nobodys_view(page:
     wait_for(page, "stepscope.moment().live")
 
 
+def test_run_shows_the_engine_run_and_lets_go_of_a_chosen_step(page: Page, served: Served) -> None:
+    burst(page)
+    settle(page)
+    pause(page, served)
+    press(page, "ArrowLeft", 2)
+    assert page.evaluate("stepscope.choice().kind") == "step"
+    page.locator("#gate button[value=run]").click()
+    wait_for(page, "stepscope.moment().live && stepscope.choice() === null")
+
+
+def test_a_request_that_has_left_the_picture_is_shown_where_it_ended_and_dims_nothing_else(
+    page: Page, served: Served
+) -> None:
+    (early,) = send(page, "an early one", max_tokens=4)
+    send(page, "a long one, much later", max_tokens=200)
+    settle(page)
+    page.locator(f"[data-request={early}] [data-select]").click()
+    end = f"stepscope.lanes().find(({{ id }}) => id === '{early}').end.at"
+    wait_for(page, f"stepscope.moment().column === {end} - 1")
+    assert page.evaluate("stepscope.lit().blocks.length") > 0
+    press(page, "l")
+    assert page.evaluate("[stepscope.choice().id, stepscope.lit().any]") == [early, False]
+    press(page, "Escape")
+
+
 def test_jumping_goes_from_one_event_of_a_kind_to_the_next(page: Page, served: Served) -> None:
     burst(page)
     settle(page)

@@ -62,9 +62,9 @@ function showStatus(parts, view) {
   showLive(parts.live, view);
 }
 
-/** Whether a hand was on the gate at the moment shown: of a step that was chosen, whether it was held itself. @param {Pick<View, "store" | "engine" | "state" | "history" | "column">} view */
-export function gatedNow({ store, engine, state, history, column }) {
-  if (!store.held) return byHand(engine?.state);
+/** Whether a hand was on the gate at the moment shown: of a step that was chosen, whether it was held itself. @param {Pick<View, "store" | "state" | "history" | "column">} view */
+export function gatedNow({ store, state, history, column }) {
+  if (!store.held?.visited) return byHand(state);
   return history?.steps.get(column)?.gated ?? byHand(state);
 }
 

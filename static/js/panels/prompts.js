@@ -200,7 +200,8 @@ function adopt(list, cards, texts, forget) {
   byId("no-answers").hidden = list.querySelector("[data-request]") !== null;
   /** @type {HTMLElement[]} */
   const fresh = [];
-  for (const card of findAll(list, "[data-request]")) {
+  const oldestFirst = findAll(list, ".sent").toReversed().flatMap((group) => findAll(group, "[data-request]"));
+  for (const card of oldestFirst) {
     if (!card.isConnected) continue;
     const id = card.dataset.request ?? "";
     const known = cards.get(id);
