@@ -110,8 +110,12 @@ export function finishWords(reason, detail) {
   return detail && !PLAIN_DETAILS.has(detail) ? `${word} · ${DETAIL_WORDS[detail] ?? detail}` : word;
 }
 
-/** Why a request waits, from the scheduler's own reason. @param {WaitReason | null} reason */
-export function waitWords(reason) {
+/**
+ * Why a request waits, from the scheduler's own reason.
+ * @param {WaitReason | null} reason @param {Object<string, {reason: WaitReason | null}>} [requests] what holds the others up
+ * @returns {string}
+ */
+export function waitWords(reason, requests) {
   if (!reason) return "arrived since the last step";
   const by = reason.by ? requestName(reason.by) : "another request";
   switch (reason.code) {
@@ -128,12 +132,17 @@ export function waitWords(reason) {
     case "after_preemption":
       return "this step preempted somebody, so it admits nobody";
     case "behind_head":
-      return `behind ${by}, which is blocked`;
+      return `behind ${by}${blockedWords(requests?.[reason.by ?? ""]?.reason)}`;
     case "gate_held":
       return "the engine is paused";
     default:
       return reason.code;
   }
+}
+
+/** @param {WaitReason | null | undefined} reason the head's own, if it is known */
+function blockedWords(reason) {
+  return reason && reason.code !== "behind_head" ? `: ${waitWords(reason)}` : ", which is blocked";
 }
 
 /** @param {WaitReason} reason */
@@ -143,7 +152,7 @@ function watermark(reason) {
 
 /** @type {Object<string, string>} */
 const ENDED_WORDS = {
-  all_scheduled: "everybody who could was scheduled",
+  all_scheduled: "nobody was left to schedule",
   budget_spent: "the token budget was spent",
   slots_full: "all slots were taken",
   blocks_short: "blocks were short",

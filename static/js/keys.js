@@ -9,6 +9,8 @@ import { findAll } from "./dom.js";
 /** @param {Object<string, any>} does */
 export function mountKeys(does) {
   const panels = findAll(document, "[data-key]");
+  const panelOf = (/** @type {string | undefined} */ key) => panels.find((each) => each.dataset.key === key);
+  for (const link of findAll(document, "[data-to]")) link.addEventListener("click", () => goTo(/** @type {HTMLElement} */ (panelOf(link.dataset.to))));
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (isTyping(event.target)) {
@@ -42,7 +44,7 @@ export function mountKeys(does) {
       "?": does.help,
     };
     const act = acts[key];
-    const panel = /^[0-9]$/.test(key) ? panels.find((each) => each.dataset.key === key) : null;
+    const panel = /^[0-9]$/.test(key) ? panelOf(key) : null;
     if (!act && !panel) return;
     if (key === " " && event.target instanceof Element && event.target.closest("button, summary, a, [type=checkbox]")) return;
     event.preventDefault();

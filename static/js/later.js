@@ -156,6 +156,12 @@ export async function finder() {
   return { findIn };
 }
 
+/** What writes commands for a shell: the same. */
+export async function curlWriter() {
+  const { curlCommand } = await import("./curl.js");
+  return { curlCommand };
+}
+
 function sorry() {
   const words = document.createElement("p");
   words.className = "error";

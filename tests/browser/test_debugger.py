@@ -258,12 +258,19 @@ def test_a_preemption_is_explained(still: Page, changes: dict[str, Any], words: 
 
 def test_a_step_that_took_everybody_says_so_plainly(still: Page) -> None:
     said = call(still, "explain", f"m.explainStep({js({**STEP, 'ended_by': 'all_scheduled'})})")
-    assert said == "Step 41: R3 wrote 1 token; everybody who could was scheduled. 1 of 64 tokens in 20 ms."
+    assert said == "Step 41: R3 wrote 1 token; nobody was left to schedule. 1 of 64 tokens in 20 ms."
 
 
 def test_blocks_that_are_short_do_not_count_those_cached_for_the_request(still: Page) -> None:
     reason = {"code": "blocks_short", "needs": 3, "free": 0}
     assert call(still, "format", f"m.waitWords({js(reason)})") == "needs 3 blocks besides any cached for it, 0 free"
+
+
+def test_who_stands_behind_another_is_told_what_that_one_waits_for(still: Page) -> None:
+    reason = {"code": "behind_head", "by": "R7"}
+    head = {"R7": {"reason": {"code": "slots_full", "limit": 8}}}
+    assert call(still, "format", f"m.waitWords({js(reason)}, {js(head)})") == "behind R7: all 8 slots are taken"
+    assert call(still, "format", f"m.waitWords({js(reason)}, {{}})") == "behind R7, which is blocked"
 
 
 def js(value: object) -> str:

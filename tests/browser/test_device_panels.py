@@ -208,8 +208,8 @@ def test_memory_adds_up_to_what_the_server_says_and_tells_how_many_more_fit(page
     assert found["without paging, of the pool"] == unpaged
     figure = page.locator("#panel-memory [data-figure]")
     expect(figure.locator("nth=5")).to_have_text("57,344 bytes")
-    expect(figure.locator("nth=6")).to_have_text("1 of 61 tokens")  # 7 pages left, 4 for each
-    expect(figure.locator("nth=7")).to_have_text("0 of 2,048 tokens")
+    expect(figure.locator("nth=6")).to_have_text("1 · 61 tokens each")  # 7 pages left, 4 for each
+    expect(figure.locator("nth=7")).to_have_text("0 · 2,048 tokens each")
     expect(page.locator("[data-paging]")).to_contain_text("2 requests in 7.9 MiB, not 224 MiB reserved")
 
 

@@ -194,3 +194,11 @@ def test_a_reload_keeps_the_newest_of_many_answers_with_their_prompts(page: Page
     frames(page)
     asked = page.locator("#answers .asked").all_text_contents()
     assert asked == [f"many {3 - i // 16}" for i in range(60)]
+
+
+def test_a_card_is_copied_as_a_command(page: Page) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    (request,) = send(page, "to be copied", max_tokens=2)
+    page.locator(f"[data-request={request}] [data-curl]").click()
+    expect(page.locator("#note")).to_contain_text("Copied as a curl command")
+    assert page.evaluate("navigator.clipboard.readText()").startswith("curl -N http")

@@ -105,8 +105,8 @@ function figuresOf({ all, perToken, mean, moreMean, moreLongest, reserved }) {
     rest: bytesText(all.rest),
     total: `${bytesText(all.total)}${all.rest === null ? " known" : ""}`,
     token: plural(perToken, "byte"),
-    mean: mean === null ? "nobody runs" : `${count(moreMean)} of ${plural(Math.round(mean), "token")}`,
-    longest: `${count(moreLongest)} of ${plural(reserved.longest, "token")}`,
+    mean: mean === null ? "nobody runs" : `${count(moreMean)} · ${plural(Math.round(mean), "token")} each`,
+    longest: `${count(moreLongest)} · ${plural(reserved.longest, "token")} each`,
   };
 }
 

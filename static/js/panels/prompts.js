@@ -12,11 +12,11 @@
  */
 
 import { cancelRequest, say } from "../controls.js";
-import { curlCommand } from "../curl.js";
 import { byId, field, find, findAll } from "../dom.js";
 import { keepDrafts, save } from "../drafts.js";
 import { count, duration, finishWords, requestName, waitWords } from "../format.js";
 import { append } from "../guesses.js";
+import { curlWriter } from "../later.js";
 import { mountReveal } from "../reveal.js";
 import { createTexts } from "../texts.js";
 
@@ -286,15 +286,15 @@ function showProgress(card, id, { engine: shown, store }) {
   if (card.dataset.status !== status) card.dataset.status = status;
   const progress = find(card, ".progress");
   const where = engine === shown || !engine ? "" : `on ${engine.id}: `;
-  const words = where + (lost ? "lost with its engine" : progressWords(request));
+  const words = where + (lost ? "lost with its engine" : progressWords(request, engine?.state?.requests));
   if (progress.textContent !== words) progress.textContent = words;
 }
 
-/** @param {RequestFacts | undefined} request */
-function progressWords(request) {
+/** @param {RequestFacts | undefined} request @param {Object<string, RequestFacts>} [requests] */
+function progressWords(request, requests) {
   if (!request) return "sent";
   const ttft = request.first_token_us === null ? null : request.first_token_us - request.arrival_us;
-  if (request.status === "waiting") return `waits: ${waitWords(request.reason)}`;
+  if (request.status === "waiting") return `waits: ${waitWords(request.reason, requests)}`;
   if (request.status === "running") {
     if (ttft === null) return `prefill ${count(request.num_computed_tokens)}/${count(request.num_prompt_tokens)} tok`;
     return `${count(request.num_output_tokens)} tok · TTFT ${duration(ttft)}`;
@@ -317,7 +317,7 @@ function act(event, page, form, texts) {
   if (!button || !card) return;
   if (button.hasAttribute("data-select")) choose(card.dataset.request ?? "", page);
   else if (button.hasAttribute("data-reply")) converse(form, card.dataset.conversation ?? "");
-  else if (button.hasAttribute("data-curl")) copy(curlCommand(card, form, texts, page.view().store));
+  else if (button.hasAttribute("data-curl")) copyCurl(card, form, texts, page.view());
 }
 
 /** Light a request up; where the pictures are not beside it, go to its lane. @param {string} id @param {Page} page */
@@ -329,10 +329,13 @@ function choose(id, page) {
   if (window.matchMedia("(max-width: 699px)").matches) byId("panel-timeline").scrollIntoView();
 }
 
-/** @param {string} text */
-function copy(text) {
-  navigator.clipboard.writeText(text).then(
-    () => say("Copied as a curl command."),
-    () => say("The browser does not allow copying here."),
-  );
+/** Asked for at once, and filled in later: a browser lets nobody copy who was not just clicked. @param {HTMLElement} card @param {HTMLFormElement} form @param {Texts} texts @param {View} view */
+async function copyCurl(card, form, texts, { store }) {
+  try {
+    const text = curlWriter().then(({ curlCommand }) => new Blob([curlCommand(card, form, texts, store)], { type: "text/plain" }));
+    await navigator.clipboard.write([new ClipboardItem({ "text/plain": text })]);
+    say("Copied as a curl command.");
+  } catch {
+    say("The browser does not allow copying here.");
+  }
 }

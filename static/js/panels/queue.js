@@ -57,7 +57,7 @@ function showDecision(node, { state, choice }) {
   node.hidden = !reason?.source;
   if (!reason?.source) return;
   const [words, line] = node.children;
-  const text = `${requestName(id)}: ${waitWords(reason)}. Decided in`;
+  const text = `${requestName(id)}: ${waitWords(reason, state?.requests)}. Decided in`;
   write(words, text);
   write(line, reason.source);
 }
@@ -79,7 +79,7 @@ function waiting({ state, store }) {
         requestName(id),
         duration(Math.max(0, now - (request.last_preempted_us ?? request.arrival_us))),
         count(request.num_prompt_tokens + request.num_output_tokens),
-        again + waitWords(request.reason) + urgency(request),
+        again + waitWords(request.reason, state.requests) + urgency(request),
       ],
     };
   });

@@ -3,9 +3,8 @@
  * prompt is computed, an amber tick per step that decodes, hatched while preempted. A flag marks the first token
  * (TTFT), the bracket below runs from there to the last one (TPOT), a cap says how it ended. Finished lanes stay.
  *
- * @import {Canvas, CanvasPanel, History, Hit, KnownView, Lane, Plot, Row, Size} from "../types.js"
- *
- * @typedef {ReturnType<typeof linesOf>} Lines
+ * @import {Canvas, CanvasPanel, History, Hit, KnownView, Lane, Plot, Row} from "../types.js"
+ * @import {Lines} from "./timeline_lines.js"
  */
 
 import { chunksOf, chunkWords } from "../chunks.js";
@@ -14,27 +13,17 @@ import { explainStep, hitWords } from "../explain.js";
 import { drawFlags } from "../flags.js";
 import { count, plural, requestName } from "../format.js";
 import { factsOf, factWords, LANE_COLUMNS, laneCells, paceWords } from "../lane_words.js";
-import { isLive, lanesSince } from "../lanes.js";
+import { isLive } from "../lanes.js";
 import { CAP_WORDS, drawAhead, drawBreaks, drawChosenColumn, drawTicks, endCap, hollow, outputShare } from "../marks.js";
-import { createRoll } from "../roll.js";
-import { rowOf, Rows } from "../rows.js";
-import { drawBracket, drawFlag, outcomeWords, writeChunk, writeOver, writePace } from "./lane_marks.js";
+import { rowOf } from "../rows.js";
+import { drawBracket, drawFlag, outcomeWords, writeOver, writePace } from "./lane_marks.js";
 import { GUTTER } from "./slots.js";
+import { arrivalOf, bandHeight, DENSE, endX, isShown, lanesInView, LEFT, linesOf, middle, plotOf, TICKS, TOP } from "./timeline_lines.js";
+import { drawWork, fade } from "./timeline_work.js";
 
-const LEFT = 24;
-const TICKS = 15;
-const TOP = 4;
-/** Rows closer than this have no room for more than a name. */
-const DENSE = 14;
 /** So far from a lane's beginning it is still hit, and so far from its end its label. */
 const NEAR = 12;
 const LABEL = 200;
-/** Columns after a lane's end that its label may take. */
-const LABELLED = 24;
-/** Columns at least so wide have room for the number of a chunk. */
-const WIDE = 13;
-
-const roll = createRoll();
 
 /** @type {CanvasPanel} */
 export const timeline = {
@@ -50,7 +39,7 @@ export const timeline = {
     if (!view.state) return;
     const plot = plotOf(size);
     const inView = lanesInView(view, plot);
-    const lines = linesOf(size, inView);
+    const lines = linesOf(size, inView, view.until);
     const bottom = size.height - TICKS;
     g.save();
     g.beginPath();
@@ -72,7 +61,7 @@ export const timeline = {
     const { choice } = view;
     if (choice?.kind === "request") drawPace(g, lanes.find(({ id }) => id === choice.id), lines, plot, view);
     drawTicks(g, plot, size.height - TICKS / 2, view);
-    view.page.lanesBelow = Math.max(0, lines.rows - lines.shown);
+    view.page.lanesBelow = inView.length - lanes.length;
   },
 
   hit(x, y, view, size) {
@@ -81,7 +70,7 @@ export const timeline = {
     const column = view.axis.columnAt(x, plot);
     if (y > size.height - TICKS) return view.history.steps.has(column) ? { choice: { kind: "step", column } } : null;
     const inView = lanesInView(view, plot);
-    const lines = linesOf(size, inView);
+    const lines = linesOf(size, inView, view.until);
     const row = lines.first + Math.floor((y - TOP) / lines.height);
     const near = (/** @type {Lane} */ each) => arrivalOf(each, plot, view) - NEAR <= Math.min(x, plot.right) && x <= endX(each, plot, view) + LABEL;
     const lane = inView.findLast((each) => each.row === row && near(each));
@@ -143,58 +132,6 @@ function hitDetail(history, base, hit) {
   return step ? `Stopped by ${hit.on}. ${explainStep(step, history.notes.get(base + hit.step))}` : hitWords(hit);
 }
 
-/** @param {Size} size */
-function plotOf(size) {
-  return { left: LEFT, right: size.width - GUTTER };
-}
-
-/**
- * Rows grow no taller than reads well, and shrink when many lanes are in view. Rows above all that is in view keep their
- * place, so that nothing jumps, as long as there is room.
- * @param {Size} size @param {Lane[]} lanes in view
- */
-function linesOf(size, lanes) {
-  const room = size.height - TICKS - TOP;
-  let [top, below] = [Infinity, 0];
-  for (const { row } of lanes) [top, below] = [Math.min(top, row), Math.max(below, row + 1)];
-  const first = below * DENSE > room && top < below ? top - (top % 4) : 0;
-  const rows = Math.max(8, Math.ceil((below - first) / 4) * 4);
-  const height = Math.max(10, Math.min(24, Math.floor(room / rows)));
-  return { first, rows, height, shown: Math.floor(room / height) };
-}
-
-/** @param {Lane} lane @param {Lines} lines */
-function isShown({ row }, { first, shown }) {
-  return first <= row && row <= first + shown;
-}
-
-/** @param {Lane} lane @param {KnownView} view */
-function endOf(lane, { axis }) {
-  return lane.end ? lane.end.at : axis.right;
-}
-
-/** @param {KnownView} view @param {Plot} plot */
-function lanesInView(view, plot) {
-  const { from, to } = view.axis.span(plot);
-  const isIn = (/** @type {Lane} */ lane) => lane.arrive <= to + 1 && endOf(lane, view) + LABELLED >= from;
-  return [...lanesSince(view.history, from - LABELLED)].filter(isIn);
-}
-
-/** @param {Lane} lane @param {Lines} lines */
-function middle(lane, lines) {
-  return TOP + (lane.row - lines.first + 0.5) * lines.height - (lines.height >= 18 ? 2 : 0);
-}
-
-/** @param {Lines} lines */
-function bandHeight(lines) {
-  return Math.max(6, Math.min(12, lines.height - (lines.height < 18 ? 5 : 8)));
-}
-
-/** @param {Canvas | OffscreenCanvasRenderingContext2D} g @param {Lane} lane @param {KnownView} view */
-function fade(g, lane, { lit }) {
-  g.globalAlpha = lit.any && !lit.requests.has(lane.id) ? 0.25 : 1;
-}
-
 /** @param {Canvas} g @param {Lane} lane @param {Lines} lines @param {Plot} plot @param {KnownView} view */
 function drawWaits(g, lane, lines, plot, view) {
   const { axis, palette } = view;
@@ -214,97 +151,6 @@ function drawWaits(g, lane, lines, plot, view) {
     hollow(g, start, y, stop - start, h, palette.fault, 1);
     if (lines.height >= DENSE) writeOver(g, `recompute ${count(wait.lost)} tok`, Math.max(start, plot.left), stop, y + h / 2, palette);
   });
-}
-
-/** In time, when it arrived; else the boundary. @param {Lane} lane @param {Plot} plot @param {KnownView} view */
-function arrivalOf(lane, plot, { axis }) {
-  return axis.moment(lane.arrive, lane.late ? null : lane.facts.arrival_us, plot);
-}
-
-/** @param {Lane} lane @param {Plot} plot @param {KnownView} view */
-function endX(lane, plot, { axis }) {
-  return lane.end ? Math.min(plot.right, axis.end(lane.end.at - 1, plot)) : plot.right;
-}
-
-/** Prefill chunks and decode ticks, straight from the steps' rows. @param {Canvas} g @param {Lines} lines @param {Plot} plot @param {KnownView} view */
-function drawWork(g, lines, plot, view) {
-  const { axis, history, palette } = view;
-  const h = bandHeight(lines);
-  const area = { ...plot, top: 0, bottom: TOP + (lines.shown + 1) * lines.height };
-  const shownOf = shownRows(history, lines);
-  roll.draw(g, area, view, [lines.height, lines.first, lines.shown], (paper, step, px) => {
-    const rows = Rows.of(step.rows);
-    const width = Math.max(1, px - 1);
-    const tick = Math.max(1.5, Math.min(3, px * 0.45));
-    let phase = "";
-    for (const { at, lane, y } of shownOf(rows)) {
-      if (view.lit.any) fade(paper, lane, view);
-      const now = rows.value("phase", at);
-      if (now !== phase) paper.fillStyle = now === "prefill" ? palette.prefill : palette.decode;
-      phase = now;
-      if (phase === "prefill") paper.fillRect(0, y - h / 2, width, h);
-      else {
-        // In time a token's tick stands where its step ended, at the end of what it took.
-        if (axis.timed && width > 6) paper.fillRect(0, y - 0.5, width, 1);
-        drawTick(paper, axis.timed ? px - tick : (px - tick) / 2, y, tick, rows.value("accepted", at) > 0 ? h : h * 0.6);
-      }
-    }
-    paper.globalAlpha = 1;
-  });
-  if ((axis.timed || axis.px >= WIDE) && lines.height >= DENSE) drawChunkNumbers(g, lines, plot, view);
-}
-
-/** The rows that have a lane on show, and where; steps in a row mostly have the same. @param {History} history @param {Lines} lines */
-function shownRows({ lanes }, lines) {
-  let known = /** @type {readonly string[]} */ ([]);
-  /** @type {Array<{at: number, lane: Lane, y: number}>} */
-  let shown = [];
-  return (/** @type {Rows} */ rows) => {
-    const requests = rows.column("request");
-    if (requests === known) return shown;
-    known = requests;
-    shown = [];
-    requests.forEach((request, at) => {
-      const lane = lanes.get(request);
-      if (lane && isShown(lane, lines)) shown.push({ at, lane, y: middle(lane, lines) });
-    });
-    return shown;
-  };
-}
-
-/** Not painted once: of how many a chunk is one comes out only later. @param {Canvas} g @param {Lines} lines @param {Plot} plot @param {KnownView} view */
-function drawChunkNumbers(g, lines, plot, view) {
-  const { axis, history, palette } = view;
-  const numberOf = chunkNumbers(history);
-  const { from, to } = axis.span(plot);
-  for (let column = from; column <= to; column += 1) {
-    const width = axis.width(column) - 1;
-    if (width < WIDE - 1) continue;
-    for (const row of history.steps.get(column)?.rows ?? []) {
-      const lane = row.phase === "prefill" ? history.lanes.get(row.request) : undefined;
-      if (!lane || !isShown(lane, lines)) continue;
-      fade(g, lane, view);
-      const chunk = numberOf(lane, column);
-      if (chunk) writeChunk(g, chunkWords(chunk), axis.x(column, plot), width, middle(lane, lines), palette);
-    }
-  }
-  g.globalAlpha = 1;
-}
-
-/** Looked up once per lane. @param {History} history */
-function chunkNumbers(history) {
-  /** @type {Map<string, ReturnType<typeof chunksOf>>} */
-  const known = new Map();
-  return (/** @type {Lane} */ lane, /** @type {number} */ column) => {
-    const chunks = known.get(lane.id) ?? chunksOf(lane, history);
-    known.set(lane.id, chunks);
-    return chunks.get(column);
-  };
-}
-
-/** Taller where guesses were right: more than one token was written. @param {OffscreenCanvasRenderingContext2D} g @param {number} x @param {number} y @param {number} width @param {number} height */
-function drawTick(g, x, y, width, height) {
-  g.fillRect(x, y - height / 2, width, height);
 }
 
 /** The flag at the first token, the bracket of the decode time, the end cap. @param {Canvas} g @param {Lane} lane @param {Lines} lines @param {Plot} plot @param {KnownView} view */
