@@ -142,7 +142,7 @@ const owners = mountOwners(page, menu.button("owner"));
 const timeAxis = mountTimeAxis({ axis, loop, view, plot: timedPlot }, menu.button("time"));
 const presenter = mountPresenter(menu.button("present"));
 
-mountPermalink({ ...page, travel, say, showGaps: () => later.load("latency").then(() => page.latency?.show("gaps")) });
+mountPermalink({ ...page, goLive: follow, travel, say, showGaps: () => later.load("latency").then(() => page.latency?.show("gaps")) });
 
 /** The moment at which choosing something stopped the view: clearing the choice lets it go on. */
 let stoppedAt = /** @type {import("./store.js").Moment | null} */ (null);
