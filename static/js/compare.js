@@ -60,6 +60,7 @@ function showSide(side, real, differing) {
   write(parts.empty, nextWords(nameOf(side), side.other.run !== null));
   if (!run) {
     for (const name of ["mode", "moment", "groups", "really"]) write(parts[name], "");
+    write(parts["big-words"], FIGURES.makespan.words);
     for (const name of ["big", "rate", "ttft", "gap", "occupancy"]) write(parts[name], NONE);
     return;
   }

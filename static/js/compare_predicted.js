@@ -62,7 +62,7 @@ export function reallyWords(real, twin, differing) {
   const [was, now] = [numbers.makespan, says.makespan].map(seconds);
   const miss = missOf({ name: real.name, numbers }, says);
   const model = was === now ? "the model says the same" : `the model says ${now}${miss ? `, ${miss.words} ${miss.by > 0 ? "more" : "less"}` : ""}`;
-  const end = `${real.run.over ? "As it really ran" : "So far it has really run for"}${real.run.over ? ":" : ""} ${was}; ${model}.`;
+  const end = `${real.run.over ? "As it really ran:" : "So far it has really run for"} ${was}; ${model}.`;
   const figure = headline(differing);
   if (figure === "makespan" || numbers[figure] === null) return end;
   const what = figure === "gap" ? "longest wait for a next token" : "median wait for a first token";

@@ -75,6 +75,14 @@ def test_arrow_keys_move_one_moment_over_both_sides(compare: Page) -> None:
     expect(compare.locator("#at")).to_have_text("step 96")
 
 
+def test_of_however_many_slots_none_covers_the_ticks(still: Page) -> None:
+    script = """async () => {
+      const { bottomOf } = await import("/static/js/compare_picture.js");
+      return [1, 8, 200, 4096].map((slots) => bottomOf({ height: 148 }, { slots }));
+    }"""
+    assert all(bottom <= 148 - 16 for bottom in still.evaluate(script))
+
+
 @pytest.mark.parametrize("scheme", ["dark", "light"])
 def test_axe_finds_nothing_serious(open_page: OpenPage, served: Served, scheme: str) -> None:
     page = open_page(f"{served.url}/compare", ready=False, color_scheme=scheme)
