@@ -57,7 +57,7 @@ export function foretoldOf({ name, run }) {
 /** "As it really ran: 19.4 s; the model says 22.2 s, 14 % more." @param {Real} real @param {Run} twin @param {string[]} differing */
 export function reallyWords(real, twin, differing) {
   const { numbers } = foretoldOf(real);
-  if (!numbers) return `${real.name} was really paused or stepped by hand: its own times are no measurements, and how far the model is from them says nothing.`;
+  if (!numbers) return `${real.name} was really paused or stepped by hand, so its own times are no measurements.`;
   const says = numbersOf(twin);
   const [was, now] = [numbers.makespan, says.makespan].map(seconds);
   const miss = missOf({ name: real.name, numbers }, says);

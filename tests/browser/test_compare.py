@@ -426,6 +426,15 @@ def test_beside_its_ghost_a_run_is_predicted_in_every_number_and_a_sentence_says
     expect(part(page, "b", "really")).to_be_empty()
 
 
+def test_a_phone_does_not_scroll_sideways_for_a_fifth_column(open_page: OpenPage, served: Served) -> None:
+    quiet(served)
+    burst(served, batching="continuous", max_num_seqs=2)
+    page = open_page(f"{served.url}/compare?ghost=batching", ready=False, viewport={"width": 390, "height": 844})
+    wait_for(page, READY, timeout_s=60)
+    expect(page.locator("#numbers thead th")).to_have_count(5)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
 def test_a_run_that_was_paused_is_compared_as_predicted(open_page: OpenPage, served: Served) -> None:
     quiet(served)
     served.client.post("/api/gate", json={"action": "pause"}).raise_for_status()
