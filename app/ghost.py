@@ -46,7 +46,7 @@ SETTINGS = frozenset(KNOBS) | {"num_blocks", "block_size", "speculative"}
 
 _REFUSED_EXIT = 2
 _NICENESS = 10
-_IN, _OUT = "The last run", "The ghost"  # files, named as the simulator's sentences about them begin
+_IN, _OUT = "The last run", "The simulation"  # files, named as the simulator's sentences about them begin
 
 
 class Line:

@@ -74,7 +74,8 @@ async def index(request: Request) -> Response:
 
 async def compare(request: Request) -> Response:
     """GET /compare: two runs side by side; the browser fetches and folds them."""
-    return _render(request, "compare.html", {"engines": list(request.state.hub.engines)})
+    live = _page_of(request.query_params.get("engine"))
+    return _render(request, "compare.html", {"engines": list(request.state.hub.engines), "live": live})
 
 
 async def request_page(request: Request) -> Response:

@@ -103,15 +103,15 @@ const EQUAL = 0.01;
 
 /** Why a run is compared with no other, as a sentence. @param {string} name @param {Run} run */
 export function obstacleOf(name, run) {
-  if (run.cut) return `The recording of ${name} does not reach back to its first arrival, so the two are not compared.`;
-  if (run.lost) return `Events of ${name} are missing, so the two are not compared.`;
+  if (run.cut) return `The recording of ${name} does not reach back to its first arrival, so the two are not compared. Send a shorter run.`;
+  if (run.lost) return `Events of ${name} are missing, so the two are not compared. Send it again.`;
   if (!run.over) return `${name} still runs: ${count(run.ends.length)} of ${count(run.arrivals.length)} requests have finished.`;
   return run.gated ? handWords(name) : null;
 }
 
-/** Why nothing is said of a run that somebody held. @param {string} name */
-export function handWords(name) {
-  return `${name} was paused or stepped by hand: its times are no measurements, so the two are not compared.`;
+/** Why nothing is said of a run that somebody held, and what to do. @param {string} name */
+function handWords(name) {
+  return `${name} was paused or stepped by hand: its times are no measurements, so the two are not compared. Send it again without pausing, or press Simulate.`;
 }
 
 /** Why nothing is said of the difference, as a sentence; null when both did the same work. @param {Run} a @param {Run} b */
@@ -119,7 +119,7 @@ export function obstacle(a, b) {
   const one = obstacleOf("A", a) ?? obstacleOf("B", b);
   if (one) return one;
   const unlike = unlikeArrivals(a, b);
-  if (unlike) return `${unlike}, so the two are not compared.`;
+  if (unlike) return `${unlike}, so the two are not compared. Send the same to both.`;
   const [out, others] = [numbersOf(a).outputTokens, numbersOf(b).outputTokens];
   if (Math.abs(out - others) > LEEWAY * out) return `The answers are not equally long (A ${count(out)} tokens, B ${count(others)}), so the two are not compared. Temperature 0 makes them so.`;
   return null;
@@ -137,34 +137,6 @@ function unlikeArrivals(a, b) {
   if (pairs.some(([one, other]) => one.prompt !== other.prompt || one.most !== other.most)) return "A and B had requests of other lengths";
   if (pairs.some(([one, other]) => Math.abs(one.at - from - (other.at - since)) > leeway)) return "The requests of A and B did not come at the same times";
   return null;
-}
-
-/**
- * "B (continuous) finished the same 24 requests in 0.52 of A’s time: 12.6 s instead of 24.3 s."
- * @param {Run} a @param {Run} b @param {{a: Numbers, b: Numbers}} numbers @param {string[]} differing
- * @param {boolean} predicted whether the numbers of both are predictions
- */
-export function verdict(a, b, numbers, differing, predicted = false) {
-  const words = modeWords(b, differing);
-  const name = words ? `B (${words})` : "B";
-  const work = a.arrivals.length === 1 ? "the same request" : `the same ${count(a.arrivals.length)} requests`;
-  const ratio = (numbers.b.makespan ?? 0) / (numbers.a.makespan ?? 0);
-  const times = `${seconds(numbers.b.makespan)} instead of ${seconds(numbers.a.makespan)}${predicted ? ", both predicted" : ""}`;
-  return `${name} ${endWords(ratio, work, times, predicted)}.${aside(headline(differing), numbers)}`;
-}
-
-/** @param {number} ratio @param {string} work @param {string} times @param {boolean} predicted */
-function endWords(ratio, work, times, predicted) {
-  const [finished, took] = predicted ? ["would finish", "would take"] : ["finished", "took"];
-  if (Math.abs(ratio - 1) < EQUAL) return `${finished} ${work} in A’s time, to within 1 %`;
-  return ratio < 1 ? `${finished} ${work} in ${share(ratio)} of A’s time: ${times}` : `${took} ${share(ratio)} times as long as A for ${work}: ${times}`;
-}
-
-/** A second sentence, where another number than the end is what matters. @param {"makespan" | "gap" | "ttft"} name @param {{a: Numbers, b: Numbers}} numbers */
-function aside(name, { a, b }) {
-  if (name === "makespan" || a[name] === null || b[name] === null) return "";
-  const what = name === "gap" ? "Its longest wait for a next token" : "Its median wait for a first token";
-  return ` ${what} was ${duration(b[name])}, A’s ${duration(a[name])}.`;
 }
 
 /** Two digits that matter: "0.52", "1.9", "14". @param {number} ratio */

@@ -45,7 +45,7 @@ export function valueAt(x, width, { span }) {
 
 /**
  * @param {Canvas} g scaled to CSS pixels @param {Pick<Size, "width" | "height">} size
- * @param {Run} run @param {Axis} axis @param {Palette} palette @param {string} ended what stands at the line
+ * @param {Run} run @param {Axis} axis @param {Palette} palette @param {string} ended what stands at the line; "" where something else says it
  */
 export function drawRun(g, size, run, axis, palette, ended) {
   const lines = linesOf(size, axis);
@@ -59,8 +59,14 @@ export function drawRun(g, size, run, axis, palette, ended) {
 
 /** @param {Pick<Size, "height">} size @param {Axis} axis */
 function linesOf(size, { slots }) {
-  const height = Math.max(2, Math.min(34, Math.floor((size.height - TOP - TICKS) / slots)));
+  const room = (size.height - TOP - TICKS) / slots; // of many slots each has a part of a pixel, else they would cover the ticks
+  const height = room < 2 ? room : Math.min(34, Math.floor(room));
   return { top: TOP, height, bottom: TOP + slots * height, slots };
+}
+
+/** How far down the slots reach, above the ticks. @param {Pick<Size, "height">} size @param {Axis} axis */
+export function bottomOf(size, axis) {
+  return linesOf(size, axis).bottom;
 }
 
 /** @param {Run} run @param {Axis} axis @param {number} width @returns {Spans} by step */
@@ -99,7 +105,7 @@ function drawIdle(g, run, spans, { top, height }, palette) {
   const close = (/** @type {number} */ slot, /** @type {{from: number, wanted: boolean}} */ { from, wanted }, /** @type {number} */ to) => {
     open.delete(slot);
     const inset = height >= 8 ? 2 : 0;
-    if (to - from >= 2) hollow(g, from + 0.5, top + slot * height + inset, to - from - 1, height - 2 * inset, wanted ? palette.muted : palette.line, wanted && height >= 8 ? 1.5 : 1);
+    if (to - from >= 2) hollow(g, from + 0.5, top + slot * height + inset, to - from - 1, height - 2 * inset, wanted ? palette.muted : palette.idle, wanted && height >= 8 ? 2 : 1);
   };
   run.steps.forEach((step, i) => {
     const busy = new Set([...step.rows].map(({ slot }) => slot));
@@ -147,21 +153,9 @@ function drawFinish(g, size, run, spans, lines, palette, ended) {
   g.fillRect(to, 0, 2, lines.bottom);
   g.font = palette.font.replace(/^[\d.]+px/, "600 14px");
   const left = to + 8 + g.measureText(ended).width <= size.width;
-  if (!left) return; // the figures say it
+  if (!left || !ended) return; // the figures say it
   g.textAlign = "left";
   g.fillText(ended, to + 8, lines.top + (lines.bottom - lines.top) / 2);
-}
-
-/**
- * A dashed line where a run would end, were it predicted. It is open in the middle, where the words of the end stand.
- * @param {Canvas} g @param {Pick<Size, "width" | "height">} size @param {number} value @param {Axis} axis @param {Palette} palette
- */
-export function drawPredicted(g, size, value, axis, palette) {
-  const { top, bottom } = linesOf(size, axis);
-  const x = Math.round(xOf(value, size.width, axis));
-  const middle = (top + bottom) / 2;
-  g.fillStyle = palette.fg;
-  for (let y = 0; y < bottom; y += 5) if (Math.abs(y + 1.5 - middle) > 11) g.fillRect(x, y, 1, 3);
 }
 
 const NICE = [1, 2, 5];

@@ -3,12 +3,14 @@
  *
  * @import {Run} from "./compare_run.js"
  * @import {Numbers} from "./compare_numbers.js"
+ * @import {Real} from "./compare_predicted.js"
  *
  * @typedef {{a: Numbers | null, b: Numbers | null}} Both
  */
 
 import { startOf } from "./compare_run.js";
 import { howRun, numbersOf, seconds, share } from "./compare_numbers.js";
+import { isGhostOf, isVirtual, missWords } from "./compare_predicted.js";
 import { count, duration, milliseconds, NONE, percent, plural, rate } from "./format.js";
 
 /** What may stand large on a side. */
@@ -35,29 +37,30 @@ const ROWS = [
   ["preemptions", (n) => count(n.preemptions)],
 ];
 
-/** @param {Both} numbers @param {Both} fair what is compared @param {boolean} comparable @returns {import("./table.js").Twin} */
-export function twin(numbers, fair, comparable) {
+/**
+ * @param {Both} numbers @param {boolean} comparable @param {boolean} over whether both are
+ * @param {{title: string, numbers: Numbers} | null} [really] a run that took place, beside the predictions
+ * @returns {import("./table.js").Twin}
+ */
+export function twin(numbers, comparable, over, really = null) {
   const cell = (/** @type {Numbers | null} */ each, /** @type {(n: Numbers) => string} */ of) => (each ? of(each) : NONE);
-  /** @type {Array<[string, Numbers | null]>} */
-  const every = [["A", numbers.a], ["A predicted", fair.a], ["B", numbers.b], ["B predicted", fair.b]];
-  const columns = every.filter(([name, each]) => name.length === 1 || ![numbers.a, numbers.b].includes(each));
   const ratio = (/** @type {keyof Numbers | undefined} */ name) => {
-    const [a, b] = name ? [fair.a?.[name], fair.b?.[name] ?? null] : [null, null];
+    const [a, b] = name ? [numbers.a?.[name], numbers.b?.[name] ?? null] : [null, null];
     return comparable && a && b !== null ? share(b / a) : NONE;
   };
   return {
-    columns: ["", ...columns.map(([name]) => name), columns.length > 2 ? "B ÷ A, like with like" : "B ÷ A"],
-    rows: ROWS.map(([words, of, name]) => ({ cells: [words, ...columns.map(([, each]) => cell(each, of)), ratio(name)] })),
+    columns: ["", "A", "B", "B ÷ A", ...(really ? [really.title] : [])],
+    rows: ROWS.map(([words, of, name]) => ({
+      cells: [!over && name === "makespan" ? "time so far, s" : words, cell(numbers.a, of), cell(numbers.b, of), ratio(name), ...(really ? [of(really.numbers)] : [])],
+    })),
   };
 }
 
-/**
- * The numbers of a run that took place, as they are predicted beside its ghost.
- * @param {Run | null} a @param {Run | null} b @returns {Partial<Both>}
- */
-export function predicted(a, b) {
-  if (b?.twin && isGhostOf(b, a)) return { a: numbersOf(b.twin) };
-  return a?.twin && isGhostOf(a, b) ? { b: numbersOf(a.twin) } : {};
+/** The table's column of what took place. @param {Real | null} real */
+export function reallyColumn(real) {
+  if (!real) return null;
+  const { name, run } = real;
+  return { title: `${name} as it really ${run.over ? "ran" : "runs, so far"}${run.gated ? ", held by hand" : ""}`, numbers: numbersOf(run) };
 }
 
 /** "last run: 4 requests, 05:17": whether it is the run one means. @param {Run} run */
@@ -68,9 +71,11 @@ export function lastWords(run) {
   return `last run: ${plural(run.arrivals.length, "request")}, ${clock}`;
 }
 
-/** What to do about a side that is empty, while the other one is not. @param {string} name */
-export function nextWords(name) {
-  return `Now ${name}: turn a knob on the engine’s page, send the same requests again, and take that run as ${name}; or open a recording here.`;
+/** What to do about a side that is empty. @param {string} name @param {boolean} alone whether the other one is not */
+export function nextWords(name, alone) {
+  const now = `press Simulate for what another mode would have made of the engine’s last run`;
+  if (!alone) return `Nothing yet: take the engine’s last run, open a recording, or drop one here; or ${now}.`;
+  return `Now ${name}: ${now}; or turn a knob on the engine’s page, send the same requests again, and take that run as ${name}; or open a recording here.`;
 }
 
 /** Why the groups of static batching leave slots empty while somebody waits; "" when they do not. @param {Run} run */
@@ -82,38 +87,22 @@ export function groupWords({ config, steps }) {
   return `Groups of ${largest} in ${plural(config.max_num_seqs, "slot")}: each request is given the blocks of its longest possible answer, and the ${plural(config.num_blocks, "block")} hold no more.`;
 }
 
-/** How both came about, and what in it is not the mode's doing. @param {Run} a @param {Run} b @param {{a: Numbers, b: Numbers}} numbers @param {{a: Numbers, b: Numbers}} fair */
-export function howWords(a, b, numbers, fair) {
+/** How both came about, and what in it is not the mode's doing. @param {Run} a @param {Run} b as shown @param {Real | null} real */
+export function howWords(a, b, real) {
+  if (real) {
+    const { name } = real;
+    return `Both are simulated: ${name}’s arrivals, replayed in virtual time under each mode. The schedules are exact; the lengths of steps are predicted from the engine’s own. ${missWords(real, name === "A" ? a : b)} Aligned at t = 0.`;
+  }
   const virtual = [a, b].filter(isVirtual).length;
   if (virtual === 2) return "Both are simulated, in virtual time: the scheduler decides as it would, each step takes what a cost model says. Aligned at t = 0.";
-  if (virtual === 0) return `${howRun(a, b)} Measured once each: small differences may be the machine’s doing.${luckWords(numbers)}`;
-  const [ghost, real] = isVirtual(a) ? ["A", "B"] : ["B", "A"];
-  if (!isGhostOf(a, b) && !isGhostOf(b, a)) return `${ghost} is simulated, in virtual time; ${real} took place. Aligned at t = 0.`;
-  const [then, was] = [fair, numbers].map((each) => (real === "A" ? each.a : each.b));
-  const alike = then === was ? "" : ` To compare like with like, ${real} is predicted too: ${seconds(then.makespan)}, where it took ${seconds(was.makespan)}.`;
-  return `${ghost} is a ghost: ${real}’s arrivals, replayed in virtual time. Its schedule is exact; the length of its steps is predicted from the engine’s own.${alike} Aligned at t = 0.`;
+  if (virtual === 0) return `${howRun(a, b)} Measured once each: small differences may be the machine’s doing.${luckWords(numbersOf(a), numbersOf(b))}`;
+  const [ghost, took] = isVirtual(a) ? ["A", "B"] : ["B", "A"];
+  const of = isGhostOf(a, b) || isGhostOf(b, a) ? `: ${took}’s arrivals, replayed` : "";
+  return `${ghost} is simulated${of}, in virtual time; ${took} took place. What the model misses is in the difference too. Aligned at t = 0.`;
 }
 
-/** @param {{a: Numbers, b: Numbers}} numbers */
-function luckWords({ a, b }) {
+/** @param {Numbers} a @param {Numbers} b */
+function luckWords(a, b) {
   const more = b.cached - a.cached;
   return more ? ` ${more > 0 ? "B" : "A"} found ${count(Math.abs(more))} more prompt tokens in the prefix cache.` : "";
-}
-
-/** What a replay's epoch ends with. */
-const SUFFIX = "-simulated";
-
-/** Whether nothing ran: a scripted engine is simulated too, but takes its time. @param {Run} run */
-function isVirtual({ hello }) {
-  return replayedEpoch(hello) !== null;
-}
-
-/** Whether these are a run's own arrivals, replayed. @param {Run} ghost @param {Run | null} run */
-function isGhostOf(ghost, run) {
-  return run !== null && replayedEpoch(ghost.hello) === run.hello.epoch && startOf(ghost) === startOf(run);
-}
-
-/** Whose arrivals a replay replays; older recordings say it only by their own epoch's name. @param {Run["hello"]} hello @returns {string | null} */
-function replayedEpoch({ replay_of: of, epoch }) {
-  return of ?? (epoch.endsWith(SUFFIX) ? epoch.slice(0, -SUFFIX.length) : null);
 }

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.browser
 READY = "window.compare && compare.ready()"
 DEMO = "demo, not your engine"
 HTMX = {"HX-Request": "true"}
+REPLAYED = re.compile(r"^last run: 8 requests, \d\d:\d\d, replayed by the model$")
 LAST_OF_EIGHT = re.compile(r"^last run: 8 requests, \d\d:\d\d$")
 
 
@@ -55,7 +56,7 @@ def as_json(event: Any) -> Any:
 
 def test_the_demo_says_at_once_which_mode_was_faster(compare: Page) -> None:
     expect(compare.locator("#verdict")).to_have_text(
-        "B (continuous) finished the same 24 requests in 0.46 of A’s time: 7.52 s instead of 16.4 s."
+        "B (continuous) finished the same 24 requests 2.2 times as fast as A: 7.52 s instead of 16.4 s."
     )
     for side, mode in (("a", "static"), ("b", "continuous")):
         expect(part(compare, side, "mode")).to_have_text(mode)
@@ -63,15 +64,23 @@ def test_the_demo_says_at_once_which_mode_was_faster(compare: Page) -> None:
 
 
 def test_arrow_keys_move_one_moment_over_both_sides(compare: Page) -> None:
-    expect(part(compare, "b", "moment")).to_have_text("0 running, 0 waiting, 24 of 24 finished")
+    expect(part(compare, "b", "moment")).to_have_text("at 8.21 s: 0 running, 0 waiting, 24 of 24 finished")
     for _ in range(5):
         compare.keyboard.press("Shift+ArrowLeft")
     expect(compare.locator("#at")).to_have_text("4.10 s")
-    expect(part(compare, "a", "moment")).to_have_text("1 running, 16 waiting, 7 of 24 finished")
+    expect(part(compare, "a", "moment")).to_have_text("at 4.10 s: 1 running, 16 waiting, 7 of 24 finished")
     lefts = {part(compare, side, "cursor").bounding_box()["x"] for side in "ab"}
     assert len(lefts) == 1
     compare.check("input[value=steps]")
     expect(compare.locator("#at")).to_have_text("step 96")
+
+
+def test_of_however_many_slots_none_covers_the_ticks(still: Page) -> None:
+    script = """async () => {
+      const { bottomOf } = await import("/static/js/compare_picture.js");
+      return [1, 8, 200, 4096].map((slots) => bottomOf({ height: 148 }, { slots }));
+    }"""
+    assert all(bottom <= 148 - 16 for bottom in still.evaluate(script))
 
 
 @pytest.mark.parametrize("scheme", ["dark", "light"])
@@ -171,7 +180,9 @@ def test_a_recording_of_several_runs_gives_its_last(compare: Page, tmp_path: Pat
     numbers = compare.evaluate("compare.numbers().b")
     assert (numbers["requests"], numbers["outputTokens"]) == (3, 15)
     part(compare, "a", "file").set_input_files(saved(busy_run(), tmp_path / "ten.jsonl.gz"))
-    expect(compare.locator("#verdict")).to_have_text("A had 10 requests, B 3, so the two are not compared.")
+    expect(compare.locator("#verdict")).to_have_text(
+        "A had 10 requests, B 3, so the two are not compared. Send the same to both."
+    )
 
 
 def test_a_file_that_is_no_recording_is_refused_and_the_side_stays(compare: Page) -> None:
@@ -297,14 +308,40 @@ def test_the_demo_is_plainly_one_and_leaves_when_a_run_of_ones_own_comes(compare
     own = saved(busy_run(), tmp_path / "own.jsonl.gz")
     part(compare, "a", "file").set_input_files(own)
     expect(part(compare, "a", "from")).to_contain_text("own.jsonl.gz")
-    next_words = "Now B: turn a knob on the engine’s page, send the same requests again, and take that run as B"
-    expect(compare.locator("#verdict")).to_contain_text(next_words)
-    expect(part(compare, "b", "empty")).to_contain_text(next_words)
+    expect(compare.locator("#verdict")).to_have_text("B is still empty, so there is nothing to compare.")
+    expect(part(compare, "b", "empty")).to_contain_text("Now B: press Simulate for what another mode would have made")
+    expect(part(compare, "b", "empty")).to_contain_text(
+        "turn a knob on the engine’s page, send the same requests again"
+    )
     expect(part(compare, "b", "from")).to_be_hidden()
     expect(part(compare, "b", "big")).to_have_text("–")
     part(compare, "b", "file").set_input_files(own)
     expect(compare.locator("#verdict")).to_contain_text("10 requests")
     expect(part(compare, "a", "from")).to_contain_text("own.jsonl.gz")
+
+
+def test_a_plain_link_leads_back_to_the_engine_that_one_came_from(open_page: OpenPage, served: Served) -> None:
+    for query, address in (("", "/"), ("?engine=a%26b", "/?engine=a%26b")):
+        page = open_page(f"{served.url}/compare{query}", ready=False)
+        expect(page.get_by_role("link", name="Live page")).to_have_attribute("href", address)
+
+
+def test_the_legends_swatches_have_the_colours_of_the_marks(compare: Page) -> None:
+    """An answer is written in the decode colour; each end that is drawn is explained."""
+    looks = "(swatch) => getComputedStyle(swatch).backgroundImage"
+    decode = "getComputedStyle(document.documentElement).getPropertyValue('--decode')"
+    hue = compare.evaluate(f"[...{decode}.trim().slice(1).matchAll(/../g)].map((pair) => parseInt(pair, 16))")
+    assert f"rgb({', '.join(map(str, hue))})" in compare.locator(".swatch.wrote").evaluate(looks)
+    expect(compare.locator(".explain")).to_contain_text("Ends: ■ stop, ┃ length, ✕ cancelled, ▲ error.")
+
+
+def test_the_cursor_and_the_words_of_the_end_leave_the_ticks_alone(compare: Page) -> None:
+    """Ticks stand in the lowest 16 pixels of the picture."""
+    well = compare.locator("#side-b canvas").bounding_box()
+    assert well is not None
+    for name in ("cursor", "ended"):
+        box = part(compare, "b", name).bounding_box()
+        assert box["y"] + box["height"] <= well["y"] + well["height"] - 16
 
 
 def test_the_way_to_the_engine_leaves_this_page_as_it_is(compare: Page) -> None:
@@ -342,8 +379,12 @@ def test_a_run_that_goes_on_is_looked_at_until_it_is_over(compare: Page, served:
     until(lambda: served.state()["queues"]["running"], "a running request")
     part(compare, "a", "last").click()
     expect(compare.locator("#verdict")).to_have_text("A still runs: 0 of 1 requests have finished.")
+    expect(part(compare, "a", "big-words")).to_have_text("so far")
+    expect(compare.locator("#numbers tbody tr").nth(1)).to_contain_text("time so far, s")
     gate(action="run")
     expect(compare.locator("#verdict")).to_contain_text("A was paused or stepped by hand")
+    expect(compare.locator("#verdict")).to_contain_text("Send it again without pausing")
+    expect(part(compare, "a", "big-words")).to_have_text("until all had finished")
     expect(part(compare, "a", "label")).to_have_text("simulated")
 
 
@@ -354,16 +395,112 @@ def test_the_knobs_lead_to_the_last_run_beside_its_ghost(open_page: OpenPage, se
     page.click("[data-ghost=batching]")
     page.wait_for_url("**/compare?**")
     wait_for(page, READY, timeout_s=60)
-    expect(part(page, "b", "from")).to_have_text("ghost")
-    expect(part(page, "b", "label")).to_have_text("simulated")
-    expect(part(page, "a", "from")).to_have_text(LAST_OF_EIGHT)
-    expect(page.locator("#verdict")).to_contain_text("B (static) would ")
-    expect(page.locator("#how")).to_contain_text("B is a ghost: A’s arrivals, replayed in virtual time.")
-    expect(page.locator("#how")).to_contain_text("To compare like with like, A is predicted too")
-    head = page.locator("#numbers thead th").all_text_contents()
-    assert head == ["", "A", "A predicted", "B", "B ÷ A, like with like"]
-    assert f"instead of {part(page, 'a', 'big').text_content()}" in page.text_content("#verdict")  # type: ignore[operator]
-    expect(part(page, "a", "big-words")).to_contain_text("predicted; as it ran: ")
+    for side, mode in (("a", "continuous"), ("b", "static")):
+        expect(part(page, side, "label")).to_have_text("simulated")
+        expect(part(page, side, "mode")).to_have_text(mode)
+    expect(part(page, "a", "from")).to_have_text(REPLAYED)
+    expect(part(page, "b", "from")).to_have_text("the last run, one setting turned")
+    expect(page.locator("#verdict")).to_contain_text("B (static)")
+    expect(page.locator("#how")).to_contain_text("Both are simulated: A’s arrivals, replayed in virtual time")
+    expect(page.locator("#how")).to_contain_text(re.compile(r"The model misses A’s own run by [\d.]+ %\."))
+
+
+def test_beside_its_ghost_a_run_is_predicted_in_every_number_and_a_sentence_says_how_it_ran(
+    open_page: OpenPage, served: Served
+) -> None:
+    quiet(served)
+    burst(served, batching="continuous", max_num_seqs=2)
+    page = open_page(f"{served.url}/compare?ghost=max_num_seqs", ready=False)
+    wait_for(page, READY, timeout_s=60)
+    makespan = page.evaluate("compare.numbers().a.makespan") / 1e6
+    expect(part(page, "a", "big")).to_have_text(f"{makespan:.2f} s")
+    expect(part(page, "a", "big-words")).to_have_text("until all had finished")
+    assert f"instead of {makespan:.2f} s, both predicted" in page.text_content("#verdict")  # type: ignore[operator]
+    expect(page.locator("#side-a canvas")).to_have_attribute(
+        "aria-label", f"Slots over time, all finished at {makespan:.2f} s"
+    )
+    assert page.locator("#numbers thead th").all_text_contents() == ["", "A", "B", "B ÷ A", "A as it really ran"]
+    _, simulated, _, _, really = page.locator("#numbers tbody tr").nth(1).locator("td").all_text_contents()
+    assert simulated == f"{makespan:.2f}"
+    expect(part(page, "a", "really")).to_contain_text(f"As it really ran: {really} s; the model says ")
+    expect(part(page, "b", "really")).to_be_empty()
+
+
+def test_a_phone_does_not_scroll_sideways_for_a_fifth_column(open_page: OpenPage, served: Served) -> None:
+    quiet(served)
+    burst(served, batching="continuous", max_num_seqs=2)
+    page = open_page(f"{served.url}/compare?ghost=batching", ready=False, viewport={"width": 390, "height": 844})
+    wait_for(page, READY, timeout_s=60)
+    expect(page.locator("#numbers thead th")).to_have_count(5)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_a_run_that_was_paused_is_compared_as_predicted(open_page: OpenPage, served: Served) -> None:
+    quiet(served)
+    served.client.post("/api/gate", json={"action": "pause"}).raise_for_status()
+    served.client.post("/prompts", data={"burst": "8", "max_tokens": "24"}, headers=HTMX).raise_for_status()
+    served.client.post("/api/gate", json={"action": "run"}).raise_for_status()
+    until(lambda: not any(served.state()["queues"].values()), "the end of all requests")
+    page = open_page(f"{served.url}/compare?ghost=max_num_seqs", ready=False)
+    wait_for(page, READY, timeout_s=60)
+    expect(page.locator("#verdict")).to_contain_text("both predicted")
+    expect(part(page, "a", "really")).to_contain_text("A was really paused or stepped by hand")
+    expect(page.locator("#how")).to_contain_text("misses A’s own run is not known, as that was held by hand.")
+    expect(page.locator("#numbers thead th").last).to_have_text("A as it really ran, held by hand")
+
+
+def said_of_predictions(still: Page, script: str) -> Any:
+    """`script`, in the demo's runs `a` (static, 16.4 s) and `b`; `say` says what is predicted of them."""
+    return still.evaluate(
+        f"""async () => {{
+          const {{ demoRun }} = await import("/static/js/compare_sources.js");
+          const {{ differences, numbersOf }} = await import("/static/js/compare_numbers.js");
+          const {{ verdict }} = await import("/static/js/compare_verdict.js");
+          const [a, b] = await Promise.all([demoRun("static"), demoRun("continuous")]);
+          const say = (a, b, was) => verdict(a, b, differences(a, b), was && {{ name: "A", numbers: was }});
+          const ran = (share) => ({{ ...numbersOf(a), makespan: numbersOf(a).makespan * share }});
+          {script}
+        }}"""
+    )
+
+
+def test_what_is_predicted_closer_together_than_the_model_comes_cannot_be_told(still: Page) -> None:
+    told, unsure, same, unknown = said_of_predictions(
+        still,
+        """
+          const unknown = { ...ran(1), makespan: null };
+          return [say(a, b, ran(1.1)), say(a, b, ran(3)), say(a, a, ran(3)), say(a, b, unknown)];
+        """,
+    )
+    assert told == (
+        "B (continuous) would finish the same 24 requests 2.2 times as fast as A: 7.52 s instead of 16.4 s, "
+        "both predicted."
+    )
+    assert unsure == (
+        "Which is faster cannot be told: the ends of B (continuous) and A are predicted 8,892 ms apart, and the model "
+        "misses A’s own by more, by 67 %."
+    )
+    assert same == "B would finish the same 24 requests in A’s time, to within 1 %."
+    assert unknown == told
+
+
+def test_that_nothing_was_cut_into_chunks_is_said_and_why(still: Page) -> None:
+    uncut, chunk, cut = said_of_predictions(
+        still,
+        """
+          a.config.enable_chunked_prefill = true;
+          const off = { ...a, config: { ...a.config, enable_chunked_prefill: false } };
+          const said = [say(a, off)];
+          a.config.long_prefill_token_threshold = off.config.long_prefill_token_threshold = 64;
+          said.push(say(a, off));
+          const rows = [{ request: "R1", slot: 0, phase: "prefill", out: 0 }];
+          const half = { ...a, steps: [{ ...a.steps[0], rows }, ...a.steps.slice(1)] };
+          return [...said, say(half, off)];
+        """,
+    )
+    assert uncut.endswith("No prompt was longer than a step’s budget of 256 tokens, so nothing was cut into chunks.")
+    assert chunk.endswith("No prompt was longer than the longest chunk, 64 tokens, so nothing was cut into chunks.")
+    assert "chunks" not in cut
 
 
 def test_a_ghost_that_cannot_be_is_refused_in_words(open_page: OpenPage, served: Served, faults: list[str]) -> None:

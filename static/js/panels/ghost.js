@@ -1,5 +1,6 @@
 /**
  * Other mode: the run that is under way, or was last, beside its ghost under another mode, on one time axis from t = 0.
+ * Both are simulated, at one pace; how the run really went is said below.
  * Nothing is simulated before somebody asks for it.
  *
  * @import {Canvas, CanvasPanel, Engine, KnownView, Page, Size, State, View} from "../types.js"
@@ -14,16 +15,16 @@
  * @property {string} error         why there is no other pair
  */
 
-import { drawPredicted, drawRun, lengthOf, slotsOf, xOf } from "../compare_picture.js";
+import { drawRun, lengthOf, slotsOf } from "../compare_picture.js";
 import { seconds } from "../compare_numbers.js";
 import { Unavailable } from "../compare_sources.js";
 import { find, findAll, show, write } from "../dom.js";
-import { askPair, predictedEnd, sentence, slotWords, sourceWords, table, titles } from "../ghost_pair.js";
+import { askPair, sentence, slotWords, sourceWords, table, titles } from "../ghost_pair.js";
 import { CAP_WORDS } from "../marks.js";
 import { withQuery } from "../query.js";
 
 /** Its marks. They are written here and not in the page, as a phone's first view has no bytes to spare for them. */
-const LEGEND = { prefill: "prompt computed", written: "answer written", idle: "idle; bolder while somebody waits", notch: "preempted" };
+const LEGEND = { prefill: "prompt computed", wrote: "answer written", idle: "idle", wanted: "bolder while somebody waits", notch: "preempted" };
 const TITLE = 18;
 const APART = 6;
 
@@ -49,7 +50,7 @@ export function createGhost() {
     } catch (reason) {
       if (mine !== asked) return;
       if (!(reason instanceof Unavailable)) console.error("a ghost could not be read", reason);
-      mine.error = reason instanceof Unavailable ? reason.message : "The ghost cannot be understood.";
+      mine.error = reason instanceof Unavailable ? reason.message : "The simulation cannot be understood.";
     } finally {
       mine.busy = false;
       page.loop.invalidateNow();
@@ -58,11 +59,8 @@ export function createGhost() {
 
   return {
     mount(root, page) {
-      const predicted = Object.assign(document.createElement("span"), { hidden: true });
-      predicted.dataset.predicted = "";
-      predicted.append(", ", keyOf("predicted", "where A would, predicted"));
       const marks = Object.entries(LEGEND).flatMap(([kind, words]) => [keyOf(kind, words), " "]);
-      find(root, ".explain").replaceChildren("A row is a slot: ", ...marks.slice(0, -1), ". The line is where all had finished", predicted, `. ${CAP_WORDS}`);
+      find(root, ".explain").replaceChildren("A row is a slot: ", ...marks.slice(0, -1), `. The line is where all had finished. ${CAP_WORDS}`);
       for (const button of findAll(root, "[data-turn]")) button.addEventListener("click", () => ask(page, button.dataset.turn ?? ""));
     },
     empty(view) {
@@ -88,7 +86,6 @@ export function createGhost() {
       write(find(root, "[data-verdict]"), known ? sentence(known) : "");
       write(find(root, "[data-source]"), known ? sourceWords(known) : "");
       write(find(root, "[data-groups]"), known ? slotWords(known) : "");
-      show(find(root, "[data-predicted]"), known !== null && predictedEnd(known) !== null);
       const link = find(root, "a", HTMLAnchorElement);
       const href = withQuery("/compare", { engine: store.name, ghost: known?.setting ?? "batching" });
       if (link.getAttribute("href") !== href) link.href = href;
@@ -131,10 +128,9 @@ function keyOf(kind, words) {
 
 /** Two tracks, one axis. @param {Canvas} g @param {Size} size @param {Pair} pair @param {KnownView} view */
 function drawPair(g, { width, height }, pair, { palette }) {
-  const both = [pair.run, pair.ghost];
+  const both = [pair.twin, pair.ghost];
   const words = titles(pair);
-  const end = predictedEnd(pair);
-  const axis = { unit: /** @type {const} */ ("time"), span: Math.max(end ?? 0, ...both.map((run) => lengthOf(run, "time"))), slots: Math.max(...both.map(slotsOf)) };
+  const axis = { unit: /** @type {const} */ ("time"), span: Math.max(...both.map((run) => lengthOf(run, "time"))), slots: Math.max(...both.map(slotsOf)) };
   const each = (height - APART) / 2;
   both.forEach((run, i) => {
     g.save();
@@ -142,18 +138,8 @@ function drawPair(g, { width, height }, pair, { palette }) {
     g.textAlign = "left";
     g.fillStyle = palette.fg;
     g.fillText(i ? words.b : words.a, 4, TITLE / 2);
-    if (i === 0 && end !== null) writePredicted(g, width, xOf(end, width, axis), 4 + g.measureText(words.a).width + APART, end);
     g.translate(0, TITLE);
     drawRun(g, { width, height: each - TITLE }, run, axis, palette, seconds(lengthOf(run, "time")));
-    if (i === 0 && end !== null) drawPredicted(g, { width, height: each - TITLE }, end, axis, palette);
     g.restore();
   });
-}
-
-/** Over its mark, when the run would end at its ghost's pace, as far as there is room. @param {Canvas} g @param {number} width @param {number} x @param {number} from what is left of it is taken @param {number} end */
-function writePredicted(g, width, x, from, end) {
-  const words = [`A, predicted: ${seconds(end)}`, "A, predicted"].find((each) => from + g.measureText(each).width <= width - 4);
-  if (!words) return; // the legend says it
-  const wide = g.measureText(words).width;
-  g.fillText(words, Math.max(from, Math.min(x - wide / 2, width - wide - 4)), TITLE / 2);
 }

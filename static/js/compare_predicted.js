@@ -1,0 +1,77 @@
+/**
+ * A run and its ghost, which is what a model makes of it under another mode. The run as it was had its hiccups, which no
+ * ghost has, so beside it stands its twin: what the same model makes of the run under its own mode. Measured and
+ * predicted never share a column or a picture; what really happened is said in a sentence. Pure.
+ *
+ * @import {Run} from "./compare_run.js"
+ * @import {Foretold} from "./compare_verdict.js"
+ *
+ * @typedef {{name: "A" | "B", run: Run}} Real the run that took place, whose twin is shown
+ * @typedef {{a: Run | null, b: Run | null, real: Real | null}} Shown
+ */
+
+import { startOf } from "./compare_run.js";
+import { headline, numbersOf, obstacle, obstacleOf, seconds } from "./compare_numbers.js";
+import { missOf } from "./compare_verdict.js";
+import { duration } from "./format.js";
+
+/** What a replay's epoch ends with. */
+const SUFFIX = "-simulated";
+
+/** Whether nothing ran: a scripted engine is simulated too, but takes its time. @param {Run} run */
+export function isVirtual({ hello }) {
+  return replayedEpoch(hello) !== null;
+}
+
+/** Whether these are a run's own arrivals, replayed. @param {Run} ghost @param {Run | null} run */
+export function isGhostOf(ghost, run) {
+  return run !== null && replayedEpoch(ghost.hello) === run.hello.epoch && startOf(ghost) === startOf(run);
+}
+
+/** Whose arrivals a replay replays; older recordings say it only by their own epoch's name. @param {Run["hello"]} hello @returns {string | null} */
+function replayedEpoch({ replay_of: of, epoch }) {
+  return of ?? (epoch.endsWith(SUFFIX) ? epoch.slice(0, -SUFFIX.length) : null);
+}
+
+/** What stands on each side: a run beside its ghost gives way to its twin. @param {Run | null} a @param {Run | null} b @returns {Shown} */
+export function likeWithLike(a, b) {
+  if (a && b?.twin && isGhostOf(b, a)) return { a: b.twin, b, real: { name: "A", run: a } };
+  if (b && a?.twin && isGhostOf(a, b)) return { a, b: a.twin, real: { name: "B", run: b } };
+  return { a, b, real: null };
+}
+
+/**
+ * Why nothing is said of the difference; null when it may be. A hand on the gate spoils measurements, not predictions.
+ * @param {Run} a @param {Run} b as shown @param {Real | null} real
+ */
+export function obstacleTo(a, b, real) {
+  const partial = real && (real.run.cut || real.run.lost) ? obstacleOf(real.name, real.run) : null;
+  return partial ?? obstacle(a, b);
+}
+
+/** @param {Real} real @returns {Foretold} */
+export function foretoldOf({ name, run }) {
+  return { name, numbers: run.gated ? null : numbersOf(run) };
+}
+
+/** "As it really ran: 19.4 s; the model says 22.2 s, 14 % more." @param {Real} real @param {Run} twin @param {string[]} differing */
+export function reallyWords(real, twin, differing) {
+  const { numbers } = foretoldOf(real);
+  if (!numbers) return `${real.name} was really paused or stepped by hand, so its own times are no measurements.`;
+  const says = numbersOf(twin);
+  const [was, now] = [numbers.makespan, says.makespan].map(seconds);
+  const miss = missOf({ name: real.name, numbers }, says);
+  const model = was === now ? "the model says the same" : `the model says ${now}${miss ? `, ${miss.words} ${miss.by > 0 ? "more" : "less"}` : ""}`;
+  const end = `${real.run.over ? "As it really ran:" : "So far it has really run for"} ${was}; ${model}.`;
+  const figure = headline(differing);
+  if (figure === "makespan" || numbers[figure] === null) return end;
+  const what = figure === "gap" ? "longest wait for a next token" : "median wait for a first token";
+  return `${end} Its ${what} was ${duration(numbers[figure])}; the model says ${duration(says[figure])}.`;
+}
+
+/** How far the predictions are to be trusted. @param {Real} real @param {Run} twin */
+export function missWords(real, twin) {
+  const miss = missOf(foretoldOf(real), numbersOf(twin));
+  if (miss) return `The model misses ${real.name}’s own run by ${miss.words}.`;
+  return `By how much the model misses ${real.name}’s own run is not known${real.run.gated ? ", as that was held by hand" : ""}.`;
+}
