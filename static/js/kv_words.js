@@ -7,11 +7,12 @@
  */
 
 import { find, write } from "./dom.js";
-import { bytesText, count, percent, plural, requestName } from "./format.js";
+import { count, percent, plural, requestName } from "./format.js";
 import { holdersOf, readFill } from "./kv_fill.js";
 import { stepNumber } from "./history.js";
 import { tenures } from "./kv_tenure.js";
 import { poolUse } from "./pool_use.js";
+import { bytesText } from "./quantities.js";
 
 /** Earlier owners of a block that are told. */
 const EARLIER = 4;

@@ -1,6 +1,6 @@
 /**
- * The newest answer is kept in sight inside its scrolling box while it is written: down to its end, but never past its
- * beginning. Only the box scrolls, never the page, and it is left alone once somebody scrolls it.
+ * The newest answer, or one that was chosen, is kept in sight inside its scrolling box while it is written: down to its
+ * end, but never past its beginning. Only the box scrolls, never the page, and it is left alone once somebody scrolls it.
  */
 
 /** @param {HTMLElement} box */
@@ -20,9 +20,9 @@ export function mountReveal(box) {
   }
 
   return {
-    /** @param {HTMLElement} newest */
-    follow(newest) {
-      card = newest;
+    /** @param {HTMLElement} next */
+    follow(next) {
+      card = next;
       update();
     },
     update,

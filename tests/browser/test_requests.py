@@ -202,3 +202,21 @@ def test_a_card_is_copied_as_a_command(page: Page) -> None:
     page.locator(f"[data-request={request}] [data-curl]").click()
     expect(page.locator("#note")).to_contain_text("Copied as a curl command")
     assert page.evaluate("navigator.clipboard.readText()").startswith("curl -N http")
+
+
+def test_a_request_that_is_chosen_elsewhere_shows_its_answer_too(page: Page) -> None:
+    first, *_ = burst(page)
+    settle(page)
+    burst(page)
+    settle(page)
+    card = page.locator(f"[data-request={first}]")
+    page.locator("h2").first.click()
+    page.keyboard.press("/")
+    page.keyboard.type(first)
+    page.keyboard.press("Enter")
+    wait_for(page, f"stepscope.choice()?.id === {first!r}")
+    box = page.locator(".answers-scroll").bounding_box()
+    shown = card.bounding_box()
+    assert box is not None
+    assert shown is not None
+    assert box["y"] - 1 <= shown["y"] < box["y"] + box["height"]

@@ -13,9 +13,10 @@
 import { keepDrafts } from "../drafts.js";
 import { byId, field, find, write } from "../dom.js";
 import { fillNumbers, fillOptions, mountPicker, readNumbers, showWrong } from "../fields.js";
-import { count, decadeWords, perByte, percent, plural, quantity } from "../format.js";
+import { count, percent, plural } from "../format.js";
 import { mountPanel } from "../frame.js";
 import { drawText } from "../marks.js";
+import { decadeWords, perByte, quantity } from "../quantities.js";
 import { DEVICES, MODELS } from "../shapes.js";
 import { writeSteps } from "../steps.js";
 import { decodeIntensity, evenTokens, kvBytesPerToken, prefillIntensity, ridgeOf, sequencesToReach } from "../sums.js";

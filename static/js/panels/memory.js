@@ -12,10 +12,11 @@
  */
 
 import { find, write } from "../dom.js";
-import { bytesText, count, percent, plural } from "../format.js";
+import { count, percent, plural } from "../format.js";
 import { epochAt } from "../history.js";
 import { drawText, hollow } from "../marks.js";
 import { meanTokens, memoryOf, moreThatFit, poolOf, reservedOf } from "../memory.js";
+import { bytesText } from "../quantities.js";
 
 const LEFT = 62;
 const RIGHT = 6;

@@ -57,6 +57,11 @@ export function mountPrompts(page) {
     if (request) cancelRequest(request);
   });
 
+  page.selection.subscribe((choice) => {
+    const card = choice?.kind === "request" ? cards.get(choice.id) : null;
+    if (card) reveal.follow(card);
+  });
+
   page.loop.add({
     id: "prompts",
     visible: true,

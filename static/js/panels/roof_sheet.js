@@ -9,8 +9,9 @@
  * @typedef {{sheet: Sheet, left: number, right: number, top: number, across: {low: number}, x: (intensity: number) => number, y: (flops: number) => number}} Scene
  */
 
-import { percent, plural, quantity } from "../format.js";
+import { percent, plural } from "../format.js";
 import { drawText } from "../marks.js";
+import { quantity } from "../quantities.js";
 import { roofAt } from "../roofline.js";
 
 /** What the vendor says of this device, and how much of it was measured. @param {Roofs} roofs @param {Sheet} sheet */

@@ -12,9 +12,10 @@
 
 import { sheetOf } from "../data_sheets.js";
 import { find, write } from "../dom.js";
-import { count, decadeWords, duration, perByte, percent, plural, quantity } from "../format.js";
+import { count, duration, percent, plural } from "../format.js";
 import { epochAt } from "../history.js";
 import { drawText } from "../marks.js";
+import { decadeWords, perByte, quantity } from "../quantities.js";
 import { countAbove, pointOf, roofAt, roofsOf, trailOf } from "../roofline.js";
 import { aboveWords, drawSheet, sheetWords } from "./roof_sheet.js";
 

@@ -9,8 +9,9 @@
  */
 
 import { byData, byId } from "../dom.js";
-import { bytesText, count, duration, NONE, percent, plural, rate } from "../format.js";
+import { count, duration, NONE, percent, plural, rate } from "../format.js";
 import { lastSteps } from "../history.js";
+import { bytesText } from "../quantities.js";
 import { SLOW_MS } from "../render.js";
 import { publishCost } from "../watch.js";
 
