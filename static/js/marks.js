@@ -115,12 +115,14 @@ export function drawTicks(g, plot, y, { axis, history, palette }) {
   const { from, to } = axis.span(plot);
   const every = [5, 10, 20, 50, 100, 200, 500].find((n) => n * axis.px >= 76) ?? 1000;
   g.fillStyle = palette.muted;
+  g.textAlign = "right";
+  g.fillText("step", plot.left, y);
   g.textAlign = "center";
   for (let column = from; column <= to; column += 1) {
     const step = stepNumber(history, column);
     if (step <= 0 || step % every !== 0) continue;
     const x = axis.x(column + 0.5, plot);
-    if (x < plot.left + 12 || x > plot.right - 12) continue;
+    if (x < plot.left + 22 || x > plot.right - 12) continue;
     g.fillText(count(step), x, y);
   }
 }
