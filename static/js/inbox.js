@@ -1,7 +1,7 @@
 /**
  * Messages as they come, taken at the beginning of animation frames: together, so that the code that folds them is
  * warm, but not more of them in one frame than leave it time to draw: what comes in a bunch is taken over a few frames,
- * in order. Who falls behind, or is not looked at, takes all at once.
+ * in order. What is too many is taken without waiting for a frame, and all is where nobody looks.
  */
 
 /** What messages may take of a frame: this, and more for each that waits. */
@@ -43,6 +43,8 @@ export function createInbox(take, first) {
       work();
     });
   }
+
+  document.addEventListener("visibilitychange", () => document.hidden && work());
 
   return {
     /** @param {Message} message */

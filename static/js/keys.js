@@ -10,7 +10,10 @@ import { findAll } from "./dom.js";
 export function mountKeys(does) {
   const panels = findAll(document, "[data-key]");
   const panelOf = (/** @type {string | undefined} */ key) => panels.find((each) => each.dataset.key === key);
-  for (const link of findAll(document, "[data-to]")) link.addEventListener("click", () => goTo(/** @type {HTMLElement} */ (panelOf(link.dataset.to))));
+  for (const link of findAll(document, "[data-to]")) {
+    const panel = panelOf(link.dataset.to);
+    if (panel) link.addEventListener("click", () => goTo(panel));
+  }
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (isTyping(event.target)) {

@@ -11,6 +11,7 @@
 import { byId, findAll } from "./dom.js";
 import { mountPanel } from "./frame.js";
 
+export const NOT_LOADED = "This part of the page could not be loaded: is the server there?";
 const NARROW = "(max-width: 640px)";
 /** After the picker could not be loaded it is not tried again for so long. */
 const PATIENCE_MS = 5000;

@@ -12,7 +12,7 @@ import { mountEmbed } from "./embed.js";
 import { mountPanel } from "./frame.js";
 import { epochAt } from "./history.js";
 import { mountKeys } from "./keys.js";
-import { finder, mountLater } from "./later.js";
+import { finder, mountLater, NOT_LOADED } from "./later.js";
 import { mountLine } from "./lines.js";
 import { mountMenu } from "./menu.js";
 import { forgetHues, giveHues, mountOwners } from "./owners.js";
@@ -117,7 +117,7 @@ const page = {
   texts: null,
   latency: null,
   kv: null,
-  lanesBelow: 0,
+  lanesOut: 0,
   /** The view was moved by hand: it stays where it is until LIVE. */
   onPan: () => travel.panned(),
   goLive,
@@ -148,10 +148,11 @@ mountPermalink({ ...page, goLive: follow, travel, say, showGaps: () => later.loa
 let stoppedAt = /** @type {import("./store.js").Moment | null} */ (null);
 selection.subscribe((choice) => {
   if (choice?.kind === "step") travel.goTo(choice.column);
-  else if (choice && !store.held) {
-    holdView();
+  else if (choice) {
+    const live = !store.held || store.held === stoppedAt;
+    if (!store.held) holdView();
     if (choice.kind === "request") travel.seek(choice.id);
-    stoppedAt = store.held;
+    if (live) stoppedAt = store.held;
   } else if (!choice && store.held && store.held === stoppedAt) follow();
   loop.invalidateNow();
 });
@@ -194,7 +195,10 @@ function showEngine(id) {
   if (id !== store.name) leave();
   store.choose(id);
   quiet.restart();
-  if (store.engine) travel.meet(store.engine);
+  if (store.engine) {
+    travel.meet(store.engine);
+    axis.update(store.engine.history.last, store.engine.history); // what is chosen next is sought along it
+  }
   loop.invalidateNow();
 }
 
@@ -215,7 +219,7 @@ function move(action) {
 /** @param {string} text */
 async function find(text) {
   const loaded = await finder().catch(() => null);
-  if (!loaded) return "This part of the page could not be loaded: is the server there?";
+  if (!loaded) return NOT_LOADED;
   const { choice, why } = loaded.findIn(text, view());
   if (choice && !same(selection.choice, choice)) selection.set(choice);
   return why ?? "";

@@ -259,7 +259,7 @@
  * @property {Axis} axis
  * @property {() => View} view
  * @property {import("./tip.js").Tip} tip
- * @property {number} lanesBelow    of the timeline, out of sight
+ * @property {number} lanesOut    of the timeline, out of sight
  * @property {() => void} onPan     the axis was moved by hand
  * @property {() => void} goLive
  * @property {(id: string) => void} showEngine  in all panels, from now on

@@ -84,6 +84,20 @@ def test_everything_on_the_page_is_of_the_engine_that_is_chosen(open_page: OpenP
     assert page.evaluate("stepscope.choice()") == {"kind": "request", "id": request}
 
 
+def test_a_card_of_another_engine_leads_to_where_its_request_ended(open_page: OpenPage, two: Running) -> None:
+    page = open_page(two.url)
+    pick(page, "second")
+    [early] = send(page, "For the second one", max_tokens=3)
+    send(page, "Long after it", max_tokens=200)
+    settle(page)
+    pick(page, "first")
+    page.click(f"[data-request={early}] [data-select]")
+    wait_for(page, "stepscope.engine() === 'second'")
+    end = f"stepscope.lanes().find(({{ id }}) => id === '{early}').end.at"
+    wait_for(page, f"stepscope.moment().column === {end} - 1")
+    assert page.evaluate("stepscope.lit().any")
+
+
 def test_the_choice_is_in_the_address_and_opens_again(open_page: OpenPage, two: Running) -> None:
     page = open_page(two.url)
     page.locator("#engines select").focus()

@@ -175,6 +175,6 @@ def test_a_whole_session_by_keyboard_alone(stage: Page, served: Served) -> None:
 
 
 def test_the_number_that_wait_leads_to_who_and_why(stage: Page) -> None:
-    stage.locator("#top").get_by_role("button", name=": why?").click()
+    stage.locator("#top").get_by_role("button", name="why?").click()
     expect(stage.locator("#panel-queue")).to_be_focused()
     expect(stage.locator("#panel-queue")).to_be_in_viewport()

@@ -220,3 +220,12 @@ def test_a_request_that_is_chosen_elsewhere_shows_its_answer_too(page: Page) -> 
     assert box is not None
     assert shown is not None
     assert box["y"] - 1 <= shown["y"] < box["y"] + box["height"]
+
+
+def test_a_command_that_cannot_be_written_is_not_blamed_on_the_browser(page: Page, faults: list[str]) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    (request,) = send(page, "not to be copied", max_tokens=2)
+    page.route("**/curl.js", lambda route: route.abort())
+    page.locator(f"[data-request={request}] [data-curl]").click()
+    expect(page.locator("#note")).to_contain_text("could not be loaded")
+    faults.clear()  # Chromium reports what it could not fetch

@@ -208,6 +208,21 @@ def test_a_request_that_has_left_the_picture_is_shown_where_it_ended_and_dims_no
     press(page, "Escape")
 
 
+def test_one_choice_after_another_is_gone_to_and_clearing_the_last_goes_live_again(page: Page) -> None:
+    (first,) = send(page, "an early one", max_tokens=4)
+    send(page, "a long one", max_tokens=150)
+    settle(page)
+    (second,) = send(page, "another", max_tokens=4)
+    send(page, "a long one, much later", max_tokens=150)
+    settle(page)
+    for request in (second, first):
+        page.locator(f"[data-request={request}] [data-select]").click()
+        end = f"stepscope.lanes().find(({{ id }}) => id === '{request}').end.at"
+        wait_for(page, f"stepscope.moment().column === {end} - 1")
+    press(page, "Escape")
+    assert page.evaluate("stepscope.moment().live")
+
+
 def test_jumping_goes_from_one_event_of_a_kind_to_the_next(page: Page, served: Served) -> None:
     burst(page)
     settle(page)

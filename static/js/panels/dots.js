@@ -158,7 +158,7 @@ function nearest(x, y, band, size, shown, name, targets) {
  * @param {Targets} targets
  */
 function drawBand(g, band, size, shown, { name, label, hue }, view, targets) {
-  const { palette, lit } = view;
+  const { choice, palette, lit } = view;
   const { highest, most, within } = scaleOf(shown, name, targets);
   g.fillStyle = palette.line;
   g.fillRect(LEFT, band.bottom, size.width - LEFT - RIGHT, 1);
@@ -173,12 +173,12 @@ function drawBand(g, band, size, shown, { name, label, hue }, view, targets) {
     g.fillRect(LEFT, Math.round(y), size.width - LEFT - RIGHT, 1);
   }
   g.fillStyle = palette[hue];
-  for (const chosen of lit.any ? [false, true] : [false]) {
-    g.globalAlpha = lit.any && !chosen ? 0.3 : 1;
+  for (const chosen of choice ? [false, true] : [false]) {
+    g.globalAlpha = choice && !chosen ? 0.3 : 1;
     g.beginPath(); // one for all that look alike
     shown.forEach((sample, i) => {
       const us = sample.timings[name];
-      if (us === null || (lit.any && lit.requests.has(sample.id)) !== chosen) return;
+      if (us === null || (choice !== null && lit.requests.has(sample.id)) !== chosen) return;
       const [x, y] = place(i, us, band, size, shown, most);
       traceDot(g, x, y, chosen ? 4.5 : 3, isOver(sample, name, targets));
     });

@@ -16,7 +16,7 @@ import { byId, field, find, findAll } from "../dom.js";
 import { keepDrafts, save } from "../drafts.js";
 import { count, duration, finishWords, requestName, waitWords } from "../format.js";
 import { append } from "../guesses.js";
-import { curlWriter } from "../later.js";
+import { curlWriter, NOT_LOADED } from "../later.js";
 import { mountReveal } from "../reveal.js";
 import { createTexts } from "../texts.js";
 
@@ -41,12 +41,12 @@ export function mountPrompts(page) {
   document.addEventListener("htmx:after:swap", (event) => {
     const { ctx } = /** @type {CustomEvent} */ (event).detail;
     if (ctx.sourceElement !== form && ctx.target !== list) return;
-    const [newest] = adopt(list, cards, texts, forget);
+    const [first] = adopt(list, cards, texts, forget);
     if (ctx.response?.status < 400) {
       sent(form);
       page.goLive(); // whoever sends wants to see it run; what others send leaves the view alone
     }
-    if (newest) reveal.follow(newest);
+    if (first) reveal.follow(first);
     page.loop.invalidate();
   });
   document.addEventListener("htmx:error", () => showError("The server cannot be reached. Your prompt is still here."));
@@ -199,7 +199,7 @@ function converse(form, conversation) {
 /**
  * Take in the cards that the server put into the list: turns of one conversation belong together.
  * @param {HTMLElement} list @param {Cards} cards @param {Texts} texts @param {Forget} forget
- * @returns {HTMLElement[]} the new ones
+ * @returns {HTMLElement[]} the new ones, oldest first
  */
 function adopt(list, cards, texts, forget) {
   byId("no-answers").hidden = list.querySelector("[data-request]") !== null;
@@ -336,11 +336,12 @@ function choose(id, page) {
 
 /** Asked for at once, and filled in later: a browser lets nobody copy who was not just clicked. @param {HTMLElement} card @param {HTMLFormElement} form @param {Texts} texts @param {View} view */
 async function copyCurl(card, form, texts, { store }) {
+  const loading = curlWriter();
   try {
-    const text = curlWriter().then(({ curlCommand }) => new Blob([curlCommand(card, form, texts, store)], { type: "text/plain" }));
+    const text = loading.then(({ curlCommand }) => new Blob([curlCommand(card, form, texts, store)], { type: "text/plain" }));
     await navigator.clipboard.write([new ClipboardItem({ "text/plain": text })]);
     say("Copied as a curl command.");
   } catch {
-    say("The browser does not allow copying here.");
+    say((await loading.catch(() => null)) ? "The browser does not allow copying here." : NOT_LOADED);
   }
 }

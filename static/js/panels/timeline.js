@@ -39,7 +39,7 @@ export const timeline = {
     if (!view.state) return;
     const plot = plotOf(size);
     const inView = lanesInView(view, plot);
-    const lines = linesOf(size, inView, view.until);
+    const lines = linesOf(size, inView, view);
     const bottom = size.height - TICKS;
     g.save();
     g.beginPath();
@@ -61,7 +61,7 @@ export const timeline = {
     const { choice } = view;
     if (choice?.kind === "request") drawPace(g, lanes.find(({ id }) => id === choice.id), lines, plot, view);
     drawTicks(g, plot, size.height - TICKS / 2, view);
-    view.page.lanesBelow = inView.length - lanes.length;
+    view.page.lanesOut = inView.length - lanes.length;
   },
 
   hit(x, y, view, size) {
@@ -70,10 +70,10 @@ export const timeline = {
     const column = view.axis.columnAt(x, plot);
     if (y > size.height - TICKS) return view.history.steps.has(column) ? { choice: { kind: "step", column } } : null;
     const inView = lanesInView(view, plot);
-    const lines = linesOf(size, inView, view.until);
+    const lines = linesOf(size, inView, view);
     const row = lines.first + Math.floor((y - TOP) / lines.height);
     const near = (/** @type {Lane} */ each) => arrivalOf(each, plot, view) - NEAR <= Math.min(x, plot.right) && x <= endX(each, plot, view) + LABEL;
-    const lane = inView.findLast((each) => each.row === row && near(each));
+    const lane = inView.findLast((each) => each.row === row && isShown(each, lines) && near(each));
     if (!lane) return null;
     const mark = rowOf(view.history.steps.get(column), lane.id) ?? null;
     return { choice: { kind: "request", id: lane.id }, lane, mark, column };
@@ -122,8 +122,8 @@ function detailWords(view) {
   if (state?.gate.hit) return hitDetail(history, base, state.gate.hit);
   const shown = history.steps.get(column);
   if (shown && (store.held?.visited || state?.gate.state === "paused")) return explainStep(shown, history.notes.get(column));
-  const below = page.lanesBelow ? `${plural(page.lanesBelow, "more lane does", "more lanes do")} not fit; the table has them all. ` : "";
-  return `${below}Click a lane, a step number or a block to light it up in every panel. ${CAP_WORDS}`;
+  const out = page.lanesOut ? `${plural(page.lanesOut, "more lane does", "more lanes do")} not fit; the table has them all. ` : "";
+  return `${out}Click a lane, a step number or a block to light it up in every panel. ${CAP_WORDS}`;
 }
 
 /** What closed the gate, on the first screen too. @param {History} history @param {number} base @param {Hit} hit */

@@ -25,18 +25,19 @@ export function plotOf(size) {
 
 /**
  * Rows grow no taller than reads well, and shrink when many lanes are in view. Rows above all that is in view keep their
- * place, so that nothing jumps, as long as there is room; where there is not, rows above all that goes on give way.
- * @param {Size} size @param {Lane[]} lanes in view @param {number} until
+ * place, so that nothing jumps, as long as there is room; where there is not, rows above all that goes on or is chosen give way.
+ * @param {Size} size @param {Lane[]} lanes in view @param {Pick<KnownView, "until" | "choice">} view
  */
-export function linesOf(size, lanes, until) {
+export function linesOf(size, lanes, { until, choice }) {
+  const stays = (/** @type {Lane} */ lane) => isLive(lane, until) || (choice?.kind === "request" && choice.id === lane.id);
   const room = size.height - TICKS - TOP;
-  let [top, live, below] = [Infinity, Infinity, 0];
+  let [top, kept, below] = [Infinity, Infinity, 0];
   for (const lane of lanes) {
     [top, below] = [Math.min(top, lane.row), Math.max(below, lane.row + 1)];
-    if (isLive(lane, until)) live = Math.min(live, lane.row);
+    if (stays(lane)) kept = Math.min(kept, lane.row);
   }
   let first = below * DENSE > room && top < below ? top - (top % 4) : 0;
-  if ((below - first) * LOWEST > room && live < below) first = Math.max(first, live);
+  if ((below - first) * LOWEST > room && kept < below) first = Math.max(first, kept - (kept % 4));
   const rows = Math.max(8, Math.ceil((below - first) / 4) * 4);
   const height = Math.max(LOWEST, Math.min(24, Math.floor(room / rows)));
   return { first, height, shown: Math.floor(room / height) };

@@ -25,7 +25,7 @@ export function fade(g, lane, { lit }) {
 export function drawWork(g, lines, plot, view) {
   const { axis, history, palette } = view;
   const h = bandHeight(lines);
-  const area = { ...plot, top: 0, bottom: TOP + (lines.shown + 1) * lines.height };
+  const area = { ...plot, top: 0, bottom: TOP + lines.shown * lines.height };
   const shownOf = shownRows(history, lines);
   roll.draw(g, area, view, [lines.height, lines.first, lines.shown], (paper, step, px) => {
     const rows = Rows.of(step.rows);
