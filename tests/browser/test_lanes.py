@@ -18,7 +18,8 @@ ROOM = {"width": 600, "height": 119}  # for ten rows
 def shown(page: Page, *ends: int | None, chosen: int | None = None) -> list[int]:
     """Which rows are shown of lanes that stand in a row each and ended there, or have not."""
     lanes: list[dict[str, Any]] = [
-        {"id": f"R{row}", "row": row, "arrive": 0, "end": None if end is None else {"at": end}} for row, end in enumerate(ends)
+        {"id": f"R{row}", "row": row, "arrive": 0, "end": None if end is None else {"at": end}}
+        for row, end in enumerate(ends)
     ]
     script = f"""(() => {{
       const lanes = {json.dumps(lanes)};
