@@ -99,6 +99,25 @@ def test_a_phone_gets_one_column_and_no_sideways_scroll(open_page: OpenPage, ser
     assert page.locator("#side-a canvas").bounding_box()["height"] > 100  # type: ignore[index]
 
 
+def test_arrow_keys_scroll_the_numbers_where_they_are_wider_than_a_phone(open_page: OpenPage, served: Served) -> None:
+    page = open_page(f"{served.url}/compare", ready=False, viewport={"width": 390, "height": 844})
+    wait_for(page, READY)
+    numbers = page.locator(".numbers")
+    numbers.evaluate("(element) => { element.style.width = '120px'; }")
+    at = page.locator("#at").text_content()
+    numbers.focus()
+    page.keyboard.press("ArrowRight")
+    wait_for(page, "document.querySelector('.numbers').scrollLeft > 0")
+    assert page.locator("#at").text_content() == at
+
+
+def test_arrow_keys_move_the_moment_from_numbers_that_have_room(compare: Page) -> None:
+    at = compare.locator("#at").text_content() or ""
+    compare.locator(".numbers").focus()
+    compare.keyboard.press("ArrowRight")
+    expect(compare.locator("#at")).not_to_have_text(at)
+
+
 # -- the numbers -------------------------------------------------------------------------------------------------
 
 
