@@ -496,11 +496,24 @@ def test_what_is_predicted_closer_together_than_the_model_comes_cannot_be_told(s
         "both predicted."
     )
     assert unsure == (
-        "Which is faster cannot be told: the ends of B (continuous) and A are predicted 8,892 ms apart, and the model "
-        "misses A’s own by more, by 67 %."
+        "Which is faster cannot be told: the ends of B (continuous) and A are predicted 8.89 s apart, and the model "
+        "misses A’s own by more, by 32.82 s."
     )
     assert same == "B would finish the same 24 requests in A’s time, to within 1 %."
     assert unknown == told
+
+
+def test_what_an_accurate_model_predicts_nearly_alike_is_told_to_be_the_same(still: Page) -> None:
+    accurate, wrong = said_of_predictions(
+        still,
+        """
+          const [first, ...rest] = a.steps.toReversed();
+          const near = { ...a, steps: [...rest.toReversed(), { ...first, accepted_us: first.accepted_us + 1_600 }] };
+          return [say(a, near, ran(1.001)), say(a, near, ran(1.1))];
+        """,
+    )
+    assert accurate == "B would finish the same 24 requests in A’s time, to within 1 %."
+    assert "predicted 0.0016 s apart, and the model misses A’s own by more, by 1.64" in wrong
 
 
 def test_that_nothing_was_cut_into_chunks_is_said_and_why(still: Page) -> None:
