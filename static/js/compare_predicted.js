@@ -45,19 +45,31 @@ export function likeWithLike(a, b) {
  * @param {Run} a @param {Run} b as shown @param {Real | null} real
  */
 export function obstacleTo(a, b, real) {
-  const partial = real && (real.run.cut || real.run.lost) ? obstacleOf(real.name, real.run) : null;
+  const partial = real && isPartial(real.run) ? obstacleOf(real.name, real.run) : null;
   return partial ?? obstacle(a, b);
+}
+
+/** Whether something of a run was never heard: its numbers are then of the rest, and say nothing of the model. @param {Run} run */
+export function isPartial({ cut, lost }) {
+  return cut || lost;
 }
 
 /** @param {Real} real @returns {Foretold} */
 export function foretoldOf({ name, run }) {
-  return { name, numbers: run.gated ? null : numbersOf(run) };
+  return { name, numbers: run.gated || isPartial(run) ? null : numbersOf(run) };
+}
+
+/** Why nothing foretold is set against how it ran. @param {Real} real */
+function unknownWords({ name, run }) {
+  if (run.cut) return `The recording of ${name} does not reach back to its first arrival, so how long it really took is not known.`;
+  if (run.lost) return `Events of ${name} are missing, so how it really ran is known in part only.`;
+  return `${name} was really paused or stepped by hand, so its own times are no measurements.`;
 }
 
 /** "As it really ran: 19.4 s; the model says 22.2 s, 14 % more." @param {Real} real @param {Run} twin @param {string[]} differing */
 export function reallyWords(real, twin, differing) {
   const { numbers } = foretoldOf(real);
-  if (!numbers) return `${real.name} was really paused or stepped by hand, so its own times are no measurements.`;
+  if (!numbers) return unknownWords(real);
   const says = numbersOf(twin);
   const [was, now] = [numbers.makespan, says.makespan].map(seconds);
   const miss = missOf({ name: real.name, numbers }, says);
@@ -73,5 +85,7 @@ export function reallyWords(real, twin, differing) {
 export function missWords(real, twin) {
   const miss = missOf(foretoldOf(real), numbersOf(twin));
   if (miss) return `The model misses ${real.name}’s own run by ${miss.words}.`;
-  return `By how much the model misses ${real.name}’s own run is not known${real.run.gated ? ", as that was held by hand" : ""}.`;
+  const { cut, lost, gated } = real.run;
+  const why = cut ? ", as the recording does not reach back to its beginning" : lost ? ", as events of it are missing" : gated ? ", as that was held by hand" : "";
+  return `By how much the model misses ${real.name}’s own run is not known${why}.`;
 }

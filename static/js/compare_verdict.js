@@ -8,7 +8,7 @@
  *
  * @typedef {"makespan" | "gap" | "ttft"} Figure
  * @typedef {{name: "A" | "B", numbers: Numbers | null}} Foretold
- *   both sides are predicted; of this one the numbers are known as it ran, unless a hand was on the gate
+ *   both sides are predicted; of this one the numbers are known as it ran, unless a hand was on the gate or some of it was never heard
  */
 
 import { headline, modeWords, numbersOf, seconds, share } from "./compare_numbers.js";
