@@ -81,7 +81,12 @@ export function reallyWords(real, twin, differing) {
   return `${end} Its ${what} was ${duration(numbers[figure])}; the model says ${duration(says[figure])}.`;
 }
 
-/** How far the predictions are to be trusted. @param {Real} real @param {Run} twin */
+/** Whether it is known how far the predictions are to be trusted. @param {Real} real @param {Run} twin */
+export function isMissKnown(real, twin) {
+  return missOf(foretoldOf(real), numbersOf(twin)) !== null;
+}
+
+/** How far they are. @param {Real} real @param {Run} twin */
 export function missWords(real, twin) {
   const miss = missOf(foretoldOf(real), numbersOf(twin));
   if (miss) return `The model misses ${real.name}’s own run by ${miss.words}.`;

@@ -130,6 +130,13 @@ def test_nothing_foretold_is_set_against_a_run_of_which_something_was_never_hear
     assert of_pair(still, "table(pair).columns", **facts)[-1] == "A as it really ran, incomplete"
 
 
+def test_that_nobody_knows_what_the_model_misses_of_a_run_held_by_hand_is_said(still: Page) -> None:
+    assert of_pair(still, "sourceWords(pair)", gated=True).endswith(
+        "A was really paused or stepped by hand, so its own times are no measurements. "
+        "By how much the model misses A’s own run is not known, as that was held by hand."
+    )
+
+
 def test_of_a_run_that_goes_on_what_is_cut_and_left_out_is_said(page: Page, served: Served) -> None:
     ids = send(page, "On and on", max_tokens=2000, copies=9)  # in eight slots
     wait_for(page, f"{ids!r}.filter((id) => stepscope.state().requests[id]?.num_output_tokens > 3).length === 8")
