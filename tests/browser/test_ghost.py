@@ -137,6 +137,22 @@ def test_that_nobody_knows_what_the_model_misses_of_a_run_held_by_hand_is_said(s
     )
 
 
+@pytest.mark.parametrize(
+    ("again", "said"),
+    [
+        (["batching", "max_num_seqs"], "max_num_seqs, batching."),
+        (["max_num_seqs"], "max_num_seqs, batching, but for batching, which B holds."),
+    ],
+)
+def test_knobs_that_were_turned_while_it_ran_are_named(still: Page, again: list[str], said: str) -> None:
+    script = f"""(() => {{
+      const turned = new Set(["max_num_seqs", "batching"]);
+      const [run, twin] = [pair.run, pair.twin].map((one) => ({{ ...one, turned }}));
+      return sourceWords({{ run, twin, ghost: {{ ...pair.ghost, turned: new Set({again!r}) }} }});
+    }})()"""
+    assert f"Turned while it ran, and turned again in A and B: {said}" in of_pair(still, script)
+
+
 def test_of_a_run_that_goes_on_what_is_cut_and_left_out_is_said(page: Page, served: Served) -> None:
     ids = send(page, "On and on", max_tokens=2000, copies=9)  # in eight slots
     wait_for(page, f"{ids!r}.filter((id) => stepscope.state().requests[id]?.num_output_tokens > 3).length === 8")
