@@ -54,9 +54,34 @@ export function isPartial({ cut, lost }) {
   return cut || lost;
 }
 
+/**
+ * A replay as far as its run has come. A replay has to end, so it cuts where they stand those that still run; their ends
+ * are nobody's, and none is shown.
+ * @param {Run} replay @param {Run} run @returns {Run}
+ */
+export function asFarAs(replay, run) {
+  if (run.over) return replay;
+  const ended = endedIn(run);
+  const lanes = [...replay.history.lanes].map(([id, lane]) => /** @type {const} */ ([id, ended.has(id) ? lane : { ...lane, end: null }]));
+  return { ...replay, over: false, history: { ...replay.history, lanes: new Map(lanes) } };
+}
+
+/** The numbers of a replay as far as its run has come: they tell of those that were cut as well, but none of these has finished. @param {Run} replay @param {Run} run */
+export function numbersAsFarAs(replay, run) {
+  const numbers = numbersOf(replay);
+  if (run.over) return numbers;
+  const ended = endedIn(run);
+  return { ...numbers, finished: replay.ends.filter(({ request }) => ended.has(request)).length };
+}
+
+/** A replay calls its requests as they were called. @param {Run} run */
+function endedIn({ ends }) {
+  return new Set(ends.map(({ request }) => request));
+}
+
 /** @param {Real} real @returns {Foretold} */
 export function foretoldOf({ name, run }) {
-  return { name, numbers: run.gated || isPartial(run) ? null : numbersOf(run) };
+  return { name, numbers: run.gated || isPartial(run) ? null : numbersOf(run), goesOn: !run.over };
 }
 
 /** Why nothing foretold is set against how it ran. @param {Real} real */
@@ -68,11 +93,12 @@ function unknownWords({ name, run }) {
 
 /** "As it really ran: 19.4 s; the model says 22.2 s, 14 % more." @param {Real} real @param {Run} twin @param {string[]} differing */
 export function reallyWords(real, twin, differing) {
-  const { numbers } = foretoldOf(real);
+  const foretold = foretoldOf(real);
+  const { numbers } = foretold;
   if (!numbers) return unknownWords(real);
   const says = numbersOf(twin);
   const [was, now] = [numbers.makespan, says.makespan].map(seconds);
-  const miss = missOf({ name: real.name, numbers }, says);
+  const miss = missOf(foretold, says);
   const model = was === now ? "the model says the same" : `the model says ${now}${miss ? `, ${miss.words} ${miss.by > 0 ? "more" : "less"}` : ""}`;
   const end = `${real.run.over ? "As it really ran:" : "So far it has really run for"} ${was}; ${model}.`;
   const figure = headline(differing);

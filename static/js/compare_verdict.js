@@ -7,12 +7,13 @@
  * @import {Numbers} from "./compare_numbers.js"
  *
  * @typedef {"makespan" | "gap" | "ttft"} Figure
- * @typedef {{name: "A" | "B", numbers: Numbers | null}} Foretold
- *   both sides are predicted; of this one the numbers are known as it ran, unless a hand was on the gate or some of it was never heard
+ * @typedef {{name: "A" | "B", numbers: Numbers | null, goesOn: boolean}} Foretold
+ *   both sides are predicted; of this one the numbers are known as it ran, unless a hand was on the gate or some of it was never heard; while that
+ *   one goes on, the predictions are of what it had done by then
  */
 
 import { headline, modeWords, numbersOf, seconds, share } from "./compare_numbers.js";
-import { count, duration } from "./format.js";
+import { count, duration, plural } from "./format.js";
 
 /** Below it two times are the same. */
 const EQUAL = 0.01;
@@ -25,9 +26,15 @@ export function verdict(a, b, differing, foretold = null) {
   const numbers = { a: numbersOf(a), b: numbersOf(b) };
   const words = modeWords(b, differing);
   const name = words ? `B (${words})` : "B";
-  const work = a.arrivals.length === 1 ? "the same request" : `the same ${count(a.arrivals.length)} requests`;
+  const work = workWords(a.arrivals.length, foretold?.goesOn === true);
   const ends = foretold && isUnsure(numbers, foretold) ? unsureWords(name, numbers, foretold) : `${name} ${endWords(numbers, work, foretold !== null)}.`;
   return [ends, aside(headline(differing), numbers, foretold), uncutWords(a, b, differing)].filter(Boolean).join(" ");
+}
+
+/** @param {number} requests @param {boolean} goesOn */
+function workWords(requests, goesOn) {
+  if (goesOn) return `what ${plural(requests, "request")} had done by then`;
+  return requests === 1 ? "the same request" : `the same ${count(requests)} requests`;
 }
 
 /** @param {{a: Numbers, b: Numbers}} numbers @param {string} work @param {boolean} predicted */

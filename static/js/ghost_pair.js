@@ -8,8 +8,8 @@
  * @typedef {{requests: number, cut: number, left_out: number}} Replayed see app/ghost.py
  */
 
-import { differences, modeWords, numbersOf } from "./compare_numbers.js";
-import { foretoldOf, isMissKnown, missWords, obstacleTo, reallyWords } from "./compare_predicted.js";
+import { differences, modeWords } from "./compare_numbers.js";
+import { foretoldOf, isMissKnown, missWords, numbersAsFarAs, obstacleTo, reallyWords } from "./compare_predicted.js";
 import { startOf } from "./compare_run.js";
 import { ghostRun, lastRun, turnedOver, Unavailable } from "./compare_sources.js";
 import { sharedWords, verdict } from "./compare_verdict.js";
@@ -103,5 +103,5 @@ export function sourceWords(pair) {
 /** @param {Pair} pair */
 export function table(pair) {
   const { real, why } = compared(pair);
-  return tableOf({ a: numbersOf(pair.twin), b: numbersOf(pair.ghost) }, why === null, pair.run.over, reallyColumn(real));
+  return tableOf({ a: numbersAsFarAs(pair.twin, pair.run), b: numbersAsFarAs(pair.ghost, pair.run) }, why === null, pair.run.over, reallyColumn(real));
 }

@@ -163,7 +163,40 @@ def test_of_a_run_that_goes_on_what_is_cut_and_left_out_is_said(page: Page, serv
     expect(page.locator("#panel-ghost [data-verdict]")).to_contain_text(
         re.compile(r"^So far: .*B \(chunked prefill off")
     )
+    assert {table(page, "ghost")[0][side] for side in "AB"} == {"0 of 8"}
     quiet(served)
+
+
+def test_of_a_run_that_goes_on_nobody_is_said_to_have_finished(still: Page) -> None:
+    assert of_pair(still, "sentence(pair)", over=False) == (
+        "So far: B would take 3.0 times as long as A for what 1 request had done by then: 9.00 s instead of 3.00 s, "
+        "both predicted."
+    )
+
+
+def test_of_a_run_that_goes_on_only_what_really_ended_is_drawn_to_end(still: Page) -> None:
+    script = """async () => {
+      const { asFarAs } = await import("/static/js/compare_predicted.js");
+      const { drawRun } = await import("/static/js/compare_picture.js");
+      const { readPalette } = await import("/static/js/palette.js");
+      const { demoRun } = await import("/static/js/compare_sources.js");
+      const twin = await demoRun("continuous");
+      const axis = { unit: "time", span: 8_000_000, slots: 8 };
+      const ends = (run) => {
+        const filled = [];
+        const g = document.createElement("canvas").getContext("2d");
+        g.fillRect = (x, y, width, height) => filled.push([width, height].join());
+        drawRun(g, { width: 900, height: 180 }, asFarAs(twin, run), axis, { ...readPalette(), font: "12px sans" }, "");
+        const ticks = (size) => !size.endsWith(",3");
+        return filled.filter(ticks).length;
+      };
+      const goesOn = { ...twin, over: false };
+      return [twin, goesOn, { ...goesOn, ends: [twin.ends[0]] }, { ...goesOn, ends: [] }].map(ends);
+    }"""
+    whole, without_line, one, none = still.evaluate(script)
+    assert whole == without_line + 1  # the line where all had finished
+    assert without_line == 24
+    assert (one, none) == (1, 0)
 
 
 def test_a_run_in_somebodys_hand_is_compared_as_predicted_only(page: Page, served: Served) -> None:
