@@ -96,11 +96,20 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.target instanceof Element && event.target.closest("input, select, textarea")) return;
   const by = event.key === "ArrowLeft" ? -1 : event.key === "ArrowRight" ? 1 : 0;
+  if (by && scrollsSideways(event.target)) return; // there the arrows show the rest of it
   if (by) pictures.moveBy(event.shiftKey ? by / 20 : by / 200);
   else if (event.key.toLowerCase() === "t") theme.toggle();
   else return;
   event.preventDefault();
 });
+
+/** Whether the arrows move something around this: on a phone the numbers are wider than their place. @param {EventTarget | null} target */
+function scrollsSideways(target) {
+  for (let each = target instanceof Element ? target : null; each && each !== document.body; each = each.parentElement) {
+    if (each.scrollWidth > each.clientWidth && /auto|scroll/.test(getComputedStyle(each).overflowX)) return true;
+  }
+  return false;
+}
 
 const wanted = new URLSearchParams(location.search);
 const [engine, ghost] = [wanted.get("engine"), wanted.get("ghost")];

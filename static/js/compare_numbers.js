@@ -98,8 +98,6 @@ export function headline(differing) {
 /** Offsets may differ by as much: the same burst, sent twice, does not arrive in the same microseconds. */
 const LEEWAY_US = 250_000;
 const LEEWAY = 0.05;
-/** Below it two times are the same. */
-const EQUAL = 0.01;
 
 /** Why a run is compared with no other, as a sentence. @param {string} name @param {Run} run */
 export function obstacleOf(name, run) {

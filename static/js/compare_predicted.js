@@ -45,22 +45,60 @@ export function likeWithLike(a, b) {
  * @param {Run} a @param {Run} b as shown @param {Real | null} real
  */
 export function obstacleTo(a, b, real) {
-  const partial = real && (real.run.cut || real.run.lost) ? obstacleOf(real.name, real.run) : null;
+  const partial = real && isPartial(real.run) ? obstacleOf(real.name, real.run) : null;
   return partial ?? obstacle(a, b);
+}
+
+/** Whether something of a run was never heard: its numbers are then of the rest, and say nothing of the model. @param {Run} run */
+export function isPartial({ cut, lost }) {
+  return cut || lost;
+}
+
+/**
+ * A replay as far as its run has come. A replay has to end, so it cuts where they stand those that still run; their ends
+ * are nobody's, and none is shown.
+ * @param {Run} replay @param {Run} run @returns {Run}
+ */
+export function asFarAs(replay, run) {
+  if (run.over) return replay;
+  const ended = endedIn(run);
+  const lanes = [...replay.history.lanes].map(([id, lane]) => /** @type {const} */ ([id, ended.has(id) ? lane : { ...lane, end: null }]));
+  return { ...replay, over: false, history: { ...replay.history, lanes: new Map(lanes) } };
+}
+
+/** The numbers of a replay as far as its run has come: they tell of those that were cut as well, but none of these has finished. @param {Run} replay @param {Run} run */
+export function numbersAsFarAs(replay, run) {
+  const numbers = numbersOf(replay);
+  if (run.over) return numbers;
+  const ended = endedIn(run);
+  return { ...numbers, finished: replay.ends.filter(({ request }) => ended.has(request)).length };
+}
+
+/** A replay calls its requests as they were called. @param {Run} run */
+function endedIn({ ends }) {
+  return new Set(ends.map(({ request }) => request));
 }
 
 /** @param {Real} real @returns {Foretold} */
 export function foretoldOf({ name, run }) {
-  return { name, numbers: run.gated ? null : numbersOf(run) };
+  return { name, numbers: run.gated || isPartial(run) ? null : numbersOf(run), goesOn: !run.over };
+}
+
+/** Why nothing foretold is set against how it ran. @param {Real} real */
+function unknownWords({ name, run }) {
+  if (run.cut) return `The recording of ${name} does not reach back to its first arrival, so how long it really took is not known.`;
+  if (run.lost) return `Events of ${name} are missing, so how it really ran is known in part only.`;
+  return `${name} was really paused or stepped by hand, so its own times are no measurements.`;
 }
 
 /** "As it really ran: 19.4 s; the model says 22.2 s, 14 % more." @param {Real} real @param {Run} twin @param {string[]} differing */
 export function reallyWords(real, twin, differing) {
-  const { numbers } = foretoldOf(real);
-  if (!numbers) return `${real.name} was really paused or stepped by hand, so its own times are no measurements.`;
+  const foretold = foretoldOf(real);
+  const { numbers } = foretold;
+  if (!numbers) return unknownWords(real);
   const says = numbersOf(twin);
   const [was, now] = [numbers.makespan, says.makespan].map(seconds);
-  const miss = missOf({ name: real.name, numbers }, says);
+  const miss = missOf(foretold, says);
   const model = was === now ? "the model says the same" : `the model says ${now}${miss ? `, ${miss.words} ${miss.by > 0 ? "more" : "less"}` : ""}`;
   const end = `${real.run.over ? "As it really ran:" : "So far it has really run for"} ${was}; ${model}.`;
   const figure = headline(differing);
@@ -69,9 +107,16 @@ export function reallyWords(real, twin, differing) {
   return `${end} Its ${what} was ${duration(numbers[figure])}; the model says ${duration(says[figure])}.`;
 }
 
-/** How far the predictions are to be trusted. @param {Real} real @param {Run} twin */
+/** Whether it is known how far the predictions are to be trusted. @param {Real} real @param {Run} twin */
+export function isMissKnown(real, twin) {
+  return missOf(foretoldOf(real), numbersOf(twin)) !== null;
+}
+
+/** How far they are. @param {Real} real @param {Run} twin */
 export function missWords(real, twin) {
   const miss = missOf(foretoldOf(real), numbersOf(twin));
   if (miss) return `The model misses ${real.name}’s own run by ${miss.words}.`;
-  return `By how much the model misses ${real.name}’s own run is not known${real.run.gated ? ", as that was held by hand" : ""}.`;
+  const { cut, lost, gated } = real.run;
+  const why = cut ? ", as the recording does not reach back to its beginning" : lost ? ", as events of it are missing" : gated ? ", as that was held by hand" : "";
+  return `By how much the model misses ${real.name}’s own run is not known${why}.`;
 }

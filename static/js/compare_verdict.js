@@ -7,12 +7,13 @@
  * @import {Numbers} from "./compare_numbers.js"
  *
  * @typedef {"makespan" | "gap" | "ttft"} Figure
- * @typedef {{name: "A" | "B", numbers: Numbers | null}} Foretold
- *   both sides are predicted; of this one the numbers are known as it ran, unless a hand was on the gate
+ * @typedef {{name: "A" | "B", numbers: Numbers | null, goesOn: boolean}} Foretold
+ *   both sides are predicted; of this one the numbers are known as it ran, unless a hand was on the gate or some of it was never heard; while that
+ *   one goes on, the predictions are of what it had done by then
  */
 
 import { headline, modeWords, numbersOf, seconds, share } from "./compare_numbers.js";
-import { count, duration } from "./format.js";
+import { count, duration, plural } from "./format.js";
 
 /** Below it two times are the same. */
 const EQUAL = 0.01;
@@ -25,25 +26,46 @@ export function verdict(a, b, differing, foretold = null) {
   const numbers = { a: numbersOf(a), b: numbersOf(b) };
   const words = modeWords(b, differing);
   const name = words ? `B (${words})` : "B";
-  const work = a.arrivals.length === 1 ? "the same request" : `the same ${count(a.arrivals.length)} requests`;
-  const ends = foretold && closerThanModel("makespan", numbers, foretold) ? unsureWords(name, numbers, foretold) : `${name} ${endWords(numbers, work, foretold !== null)}.`;
+  const work = workWords(a.arrivals.length, foretold?.goesOn === true);
+  const ends = foretold && isUnsure(numbers, foretold) ? unsureWords(name, numbers, foretold) : `${name} ${endWords(numbers, work, foretold !== null)}.`;
   return [ends, aside(headline(differing), numbers, foretold), uncutWords(a, b, differing)].filter(Boolean).join(" ");
 }
 
+/** @param {number} requests @param {boolean} goesOn */
+function workWords(requests, goesOn) {
+  if (goesOn) return `what ${plural(requests, "request")} had done by then`;
+  return requests === 1 ? "the same request" : `the same ${count(requests)} requests`;
+}
+
 /** @param {{a: Numbers, b: Numbers}} numbers @param {string} work @param {boolean} predicted */
-function endWords({ a, b }, work, predicted) {
+function endWords(numbers, work, predicted) {
+  const { a, b } = numbers;
   const ratio = (b.makespan ?? 0) / (a.makespan ?? 0);
   const [finished, took] = predicted ? ["would finish", "would take"] : ["finished", "took"];
   const times = `${seconds(b.makespan)} instead of ${seconds(a.makespan)}${predicted ? ", both predicted" : ""}`;
-  if (Math.abs(ratio - 1) < EQUAL) return `${finished} ${work} in A’s time, to within 1 %`;
+  if (isEqual(numbers)) return `${finished} ${work} in A’s time, to within 1 %`;
   return ratio < 1 ? `${finished} ${work} ${share(1 / ratio)} times as fast as A: ${times}` : `${took} ${share(ratio)} times as long as A for ${work}: ${times}`;
+}
+
+/** Whether the model errs by more than it sets the ends apart. Where both are next to nothing, it is told that the ends are the same. @param {{a: Numbers, b: Numbers}} numbers @param {Foretold} foretold */
+function isUnsure(numbers, foretold) {
+  const miss = missOf(foretold, foretold.name === "A" ? numbers.a : numbers.b);
+  const accurate = miss !== null && Math.abs(miss.by) < EQUAL;
+  return closerThanModel("makespan", numbers, foretold) && !(accurate && isEqual(numbers));
+}
+
+/** Whether two ends are as good as the same. @param {{a: Numbers, b: Numbers}} numbers */
+function isEqual({ a, b }) {
+  return Math.abs((b.makespan ?? 0) / (a.makespan ?? 0) - 1) < EQUAL;
 }
 
 /** @param {string} name of B @param {{a: Numbers, b: Numbers}} numbers @param {Foretold} foretold */
 function unsureWords(name, { a, b }, foretold) {
-  const miss = missOf(foretold, foretold.name === "A" ? a : b);
-  const apart = duration(Math.abs((b.makespan ?? 0) - (a.makespan ?? 0)));
-  return `Which is faster cannot be told: the ends of ${name} and A are predicted ${apart} apart, and the model misses ${foretold.name}’s own by more, by ${miss?.words}.`;
+  const said = (foretold.name === "A" ? a : b).makespan ?? 0;
+  const apart = Math.abs((b.makespan ?? 0) - (a.makespan ?? 0)) / 1e6;
+  const miss = Math.abs(said - (foretold.numbers?.makespan ?? 0)) / 1e6;
+  const digits = Math.max(2, 1 - Math.floor(Math.log10(apart))); // in one unit, and the lesser of the two is not "0.00"
+  return `Which is faster cannot be told: the ends of ${name} and A are predicted ${apart.toFixed(digits)} s apart, and the model misses ${foretold.name}’s own by more, by ${miss.toFixed(digits)} s.`;
 }
 
 /** A second sentence, where another number than the end is what matters. @param {Figure} name @param {{a: Numbers, b: Numbers}} numbers @param {Foretold | null} foretold */

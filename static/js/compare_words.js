@@ -10,7 +10,7 @@
 
 import { startOf } from "./compare_run.js";
 import { howRun, numbersOf, seconds, share } from "./compare_numbers.js";
-import { isGhostOf, isVirtual, missWords } from "./compare_predicted.js";
+import { isGhostOf, isPartial, isVirtual, missWords } from "./compare_predicted.js";
 import { count, duration, milliseconds, NONE, percent, plural, rate } from "./format.js";
 
 /** What may stand large on a side. */
@@ -60,7 +60,9 @@ export function twin(numbers, comparable, over, really = null) {
 export function reallyColumn(real) {
   if (!real) return null;
   const { name, run } = real;
-  return { title: `${name} as it really ${run.over ? "ran" : "runs, so far"}${run.gated ? ", held by hand" : ""}`, numbers: numbersOf(run) };
+  // Of one whose end was never heard nobody knows whether it goes on.
+  const really = run.over || run.lost ? "ran" : "runs, so far";
+  return { title: `${name} as it really ${really}${isPartial(run) ? ", incomplete" : ""}${run.gated ? ", held by hand" : ""}`, numbers: numbersOf(run) };
 }
 
 /** "last run: 4 requests, 05:17": whether it is the run one means. @param {Run} run */

@@ -8,8 +8,8 @@
  * @typedef {{requests: number, cut: number, left_out: number}} Replayed see app/ghost.py
  */
 
-import { differences, modeWords, numbersOf } from "./compare_numbers.js";
-import { foretoldOf, obstacleTo, reallyWords } from "./compare_predicted.js";
+import { differences, modeWords } from "./compare_numbers.js";
+import { foretoldOf, isMissKnown, missWords, numbersAsFarAs, obstacleTo, reallyWords } from "./compare_predicted.js";
 import { startOf } from "./compare_run.js";
 import { ghostRun, lastRun, turnedOver, Unavailable } from "./compare_sources.js";
 import { sharedWords, verdict } from "./compare_verdict.js";
@@ -78,19 +78,30 @@ export function slotWords({ twin, ghost }) {
     .join(" ");
 }
 
+/** Which knobs were turned under the run: neither side is then in one mode all along, but for what the ghost holds. @param {Pair} pair */
+function turnedWords({ run, twin, ghost }) {
+  if (!run.turned.size) return [];
+  const held = [...twin.turned].filter((name) => !ghost.turned.has(name));
+  const but = held.length ? `, but for ${held.join(", ")}, which B holds` : "";
+  return [`Turned while it ran, and turned again in A and B: ${[...run.turned].join(", ")}${but}.`];
+}
+
 /** What both were computed from, what of the run is not in them, and how the run really went. @param {Pair} pair */
 export function sourceWords(pair) {
   const { run, ghost, twin } = pair;
-  const { real, differing } = compared(pair);
+  const { real, why, differing } = compared(pair);
   const { requests, cut, left_out } = /** @type {Replayed} */ (/** @type {any} */ (ghost.hello).replayed ?? { requests: ghost.arrivals.length, cut: 0, left_out: 0 });
   const words = [`Computed from ${plural(requests, "request")} and ${plural(run.steps.length, "step")} of this run: their arrivals and lengths, and how long its steps took.`];
   if (cut) words.push(`${count(cut)} ${cut === 1 ? "was" : "were"} still running, and ${cut === 1 ? "is" : "are"} cut where ${cut === 1 ? "it" : "they"} stood.`);
   if (left_out) words.push(`${count(left_out)} had no token yet, and ${left_out === 1 ? "is" : "are"} left out.`);
-  return [...words, reallyWords(real, twin, differing)].join(" ") + sharedWords(twin, ghost, differing);
+  words.push(...turnedWords(pair), reallyWords(real, twin, differing));
+  // The verdict could then not be held against the run, and sounds surer than it is.
+  if (why === null && !isMissKnown(real, twin)) words.push(missWords(real, twin));
+  return words.join(" ") + sharedWords(twin, ghost, differing);
 }
 
 /** @param {Pair} pair */
 export function table(pair) {
   const { real, why } = compared(pair);
-  return tableOf({ a: numbersOf(pair.twin), b: numbersOf(pair.ghost) }, why === null, pair.run.over, reallyColumn(real));
+  return tableOf({ a: numbersAsFarAs(pair.twin, pair.run), b: numbersAsFarAs(pair.ghost, pair.run) }, why === null, pair.run.over, reallyColumn(real));
 }

@@ -99,6 +99,25 @@ def test_a_phone_gets_one_column_and_no_sideways_scroll(open_page: OpenPage, ser
     assert page.locator("#side-a canvas").bounding_box()["height"] > 100  # type: ignore[index]
 
 
+def test_arrow_keys_scroll_the_numbers_where_they_are_wider_than_a_phone(open_page: OpenPage, served: Served) -> None:
+    page = open_page(f"{served.url}/compare", ready=False, viewport={"width": 390, "height": 844})
+    wait_for(page, READY)
+    numbers = page.locator(".numbers")
+    numbers.evaluate("(element) => { element.style.width = '120px'; }")
+    at = page.locator("#at").text_content()
+    numbers.focus()
+    page.keyboard.press("ArrowRight")
+    wait_for(page, "document.querySelector('.numbers').scrollLeft > 0")
+    assert page.locator("#at").text_content() == at
+
+
+def test_arrow_keys_move_the_moment_from_numbers_that_have_room(compare: Page) -> None:
+    at = compare.locator("#at").text_content() or ""
+    compare.locator(".numbers").focus()
+    compare.keyboard.press("ArrowRight")
+    expect(compare.locator("#at")).not_to_have_text(at)
+
+
 # -- the numbers -------------------------------------------------------------------------------------------------
 
 
@@ -477,11 +496,24 @@ def test_what_is_predicted_closer_together_than_the_model_comes_cannot_be_told(s
         "both predicted."
     )
     assert unsure == (
-        "Which is faster cannot be told: the ends of B (continuous) and A are predicted 8,892 ms apart, and the model "
-        "misses A’s own by more, by 67 %."
+        "Which is faster cannot be told: the ends of B (continuous) and A are predicted 8.89 s apart, and the model "
+        "misses A’s own by more, by 32.82 s."
     )
     assert same == "B would finish the same 24 requests in A’s time, to within 1 %."
     assert unknown == told
+
+
+def test_what_an_accurate_model_predicts_nearly_alike_is_told_to_be_the_same(still: Page) -> None:
+    accurate, wrong = said_of_predictions(
+        still,
+        """
+          const [first, ...rest] = a.steps.toReversed();
+          const near = { ...a, steps: [...rest.toReversed(), { ...first, accepted_us: first.accepted_us + 1_600 }] };
+          return [say(a, near, ran(1.001)), say(a, near, ran(1.1))];
+        """,
+    )
+    assert accurate == "B would finish the same 24 requests in A’s time, to within 1 %."
+    assert "predicted 0.0016 s apart, and the model misses A’s own by more, by 1.64" in wrong
 
 
 def test_that_nothing_was_cut_into_chunks_is_said_and_why(still: Page) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -72,6 +73,27 @@ def test_both_tracks_are_said_to_be_simulated_and_why_one_leaves_slots_empty(sti
     assert re.match(r"B: Groups of \d+ in 99 slots: each request is given the blocks of its longest", words)
 
 
+SOURCE = "Computed from 1 request and 1 step of this run: their arrivals and lengths, and how long its steps took."
+
+
+def of_pair(still: Page, said: str, took_us: int = 3_000_000, **facts: Any) -> Any:
+    """`said` of `pair`: a run of one request that took so long and has these facts, 3 s as predicted, its ghost 9 s."""
+    script = f"""async ([took, facts]) => {{
+      const {{ sentence, sourceWords, table }} = await import("/static/js/ghost_pair.js");
+      const {{ howWords }} = await import("/static/js/compare_words.js");
+      const arrivals = [{{ id: "R1", at: 0, prompt: 8, most: 4 }}];
+      const rows = [{{ request: "R1", out: 1 }}];
+      const run = (accepted_us) => ({{
+        hello: {{}}, config: {{}}, turned: new Set(),
+        cut: false, lost: false, gated: false, over: true, cached: 0, preemptions: 0,
+        arrivals, ends: [], steps: [{{ step: 1, start_us: 0, accepted_us, num_slots: 1, num_prefill_tokens: 8, rows }}],
+      }});
+      const pair = {{ run: {{ ...run(took), ...facts }}, ghost: run(9_000_000), twin: run(3_000_000) }};
+      return {said};
+    }}"""
+    return still.evaluate(script, [took_us, facts])
+
+
 @pytest.mark.parametrize(
     ("took_us", "over", "said"),
     [
@@ -85,18 +107,50 @@ def test_both_tracks_are_said_to_be_simulated_and_why_one_leaves_slots_empty(sti
 def test_how_the_run_really_went_is_said_beside_what_the_model_makes_of_it(
     still: Page, took_us: int, over: bool, said: str
 ) -> None:
-    script = """async ([took, over]) => {
-      const { sourceWords } = await import("/static/js/ghost_pair.js");
-      const arrivals = [{ id: "R1", at: 0, prompt: 8, most: 4 }];
-      const rows = [{ request: "R1", out: 1 }];
-      const run = (accepted_us, over = true) => ({
-        hello: {}, config: {}, cut: false, lost: false, gated: false, over, cached: 0, preemptions: 0,
-        arrivals, ends: [], steps: [{ step: 1, start_us: 0, accepted_us, num_slots: 1, num_prefill_tokens: 8, rows }],
-      });
-      return sourceWords({ run: run(took, over), ghost: run(9_000_000), twin: run(3_000_000) });
-    }"""
-    source = "Computed from 1 request and 1 step of this run: their arrivals and lengths, and how long its steps took."
-    assert still.evaluate(script, [took_us, over]) == f"{source} {said}"
+    assert of_pair(still, "sourceWords(pair)", took_us, over=over) == f"{SOURCE} {said}"
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"lost": True}, "Events of A are missing, so how it really ran is known in part only."),
+        ({"lost": True, "over": False}, "Events of A are missing, so how it really ran is known in part only."),
+        (
+            {"cut": True},
+            "The recording of A does not reach back to its first arrival, so how long it really took is not known.",
+        ),
+    ],
+)
+def test_nothing_foretold_is_set_against_a_run_of_which_something_was_never_heard(
+    still: Page, facts: dict[str, bool], said: str
+) -> None:
+    assert of_pair(still, "sourceWords(pair)", 2_000_000, **facts) == f"{SOURCE} {said}"
+    how = of_pair(still, 'howWords(pair.twin, pair.ghost, { name: "A", run: pair.run })', 2_000_000, **facts)
+    assert "By how much the model misses A’s own run is not known, as " in how
+    assert of_pair(still, "table(pair).columns", **facts)[-1] == "A as it really ran, incomplete"
+
+
+def test_that_nobody_knows_what_the_model_misses_of_a_run_held_by_hand_is_said(still: Page) -> None:
+    assert of_pair(still, "sourceWords(pair)", gated=True).endswith(
+        "A was really paused or stepped by hand, so its own times are no measurements. "
+        "By how much the model misses A’s own run is not known, as that was held by hand."
+    )
+
+
+@pytest.mark.parametrize(
+    ("again", "said"),
+    [
+        (["batching", "max_num_seqs"], "max_num_seqs, batching."),
+        (["max_num_seqs"], "max_num_seqs, batching, but for batching, which B holds."),
+    ],
+)
+def test_knobs_that_were_turned_while_it_ran_are_named(still: Page, again: list[str], said: str) -> None:
+    script = f"""(() => {{
+      const turned = new Set(["max_num_seqs", "batching"]);
+      const [run, twin] = [pair.run, pair.twin].map((one) => ({{ ...one, turned }}));
+      return sourceWords({{ run, twin, ghost: {{ ...pair.ghost, turned: new Set({again!r}) }} }});
+    }})()"""
+    assert f"Turned while it ran, and turned again in A and B: {said}" in of_pair(still, script)
 
 
 def test_of_a_run_that_goes_on_what_is_cut_and_left_out_is_said(page: Page, served: Served) -> None:
@@ -109,7 +163,40 @@ def test_of_a_run_that_goes_on_what_is_cut_and_left_out_is_said(page: Page, serv
     expect(page.locator("#panel-ghost [data-verdict]")).to_contain_text(
         re.compile(r"^So far: .*B \(chunked prefill off")
     )
+    assert {table(page, "ghost")[0][side] for side in "AB"} == {"0 of 8"}
     quiet(served)
+
+
+def test_of_a_run_that_goes_on_nobody_is_said_to_have_finished(still: Page) -> None:
+    assert of_pair(still, "sentence(pair)", over=False) == (
+        "So far: B would take 3.0 times as long as A for what 1 request had done by then: 9.00 s instead of 3.00 s, "
+        "both predicted."
+    )
+
+
+def test_of_a_run_that_goes_on_only_what_really_ended_is_drawn_to_end(still: Page) -> None:
+    script = """async () => {
+      const { asFarAs } = await import("/static/js/compare_predicted.js");
+      const { drawRun } = await import("/static/js/compare_picture.js");
+      const { readPalette } = await import("/static/js/palette.js");
+      const { demoRun } = await import("/static/js/compare_sources.js");
+      const twin = await demoRun("continuous");
+      const axis = { unit: "time", span: 8_000_000, slots: 8 };
+      const ends = (run) => {
+        const filled = [];
+        const g = document.createElement("canvas").getContext("2d");
+        g.fillRect = (x, y, width, height) => filled.push([width, height].join());
+        drawRun(g, { width: 900, height: 180 }, asFarAs(twin, run), axis, { ...readPalette(), font: "12px sans" }, "");
+        const ticks = (size) => !size.endsWith(",3");
+        return filled.filter(ticks).length;
+      };
+      const goesOn = { ...twin, over: false };
+      return [twin, goesOn, { ...goesOn, ends: [twin.ends[0]] }, { ...goesOn, ends: [] }].map(ends);
+    }"""
+    whole, without_line, one, none = still.evaluate(script)
+    assert whole == without_line + 1  # the line where all had finished
+    assert without_line == 24
+    assert (one, none) == (1, 0)
 
 
 def test_a_run_in_somebodys_hand_is_compared_as_predicted_only(page: Page, served: Served) -> None:

@@ -17,6 +17,7 @@
 
 import { drawRun, lengthOf, slotsOf } from "../compare_picture.js";
 import { seconds } from "../compare_numbers.js";
+import { asFarAs } from "../compare_predicted.js";
 import { Unavailable } from "../compare_sources.js";
 import { find, findAll, show, write } from "../dom.js";
 import { askPair, sentence, slotWords, sourceWords, table, titles } from "../ghost_pair.js";
@@ -128,7 +129,7 @@ function keyOf(kind, words) {
 
 /** Two tracks, one axis. @param {Canvas} g @param {Size} size @param {Pair} pair @param {KnownView} view */
 function drawPair(g, { width, height }, pair, { palette }) {
-  const both = [pair.twin, pair.ghost];
+  const both = [pair.twin, pair.ghost].map((replay) => asFarAs(replay, pair.run));
   const words = titles(pair);
   const axis = { unit: /** @type {const} */ ("time"), span: Math.max(...both.map((run) => lengthOf(run, "time"))), slots: Math.max(...both.map(slotsOf)) };
   const each = (height - APART) / 2;
