@@ -29,6 +29,13 @@ export function backfill(history, { steps, requests }, state) {
   for (const step of older) merged.set(history.base + step.step, (before = withSlots(kept(step, before?.rows), [], state)));
   for (const [column, step] of history.steps) merged.set(column, step);
   history.steps = new Map([...merged].sort(([one], [other]) => one - other).slice(-KEPT));
+  extendLanes(history, older, state);
+  const from = history.base + older[0].step;
+  for (const lane of history.lanes.values()) if (lane.end?.unheard && lane.last !== null && lane.last >= from - 1) endThere(lane, lane.last + 1);
+}
+
+/** @param {History} history @param {StepEvent[]} older @param {State} state */
+function extendLanes(history, older, state) {
   const lastSeen = new Map();
   for (const step of older) for (const row of step.rows) lastSeen.set(row.request, step.step);
   for (const step of older) {
@@ -39,6 +46,14 @@ export function backfill(history, { steps, requests }, state) {
       endLane(history, lane, history.base + step.step + 1, lane.facts.finish_reason, lane.facts.finish_detail);
     }
   }
+}
+
+/** It had ended in a gap, and now its last token has come out. @param {import("./lanes.js").Lane} lane @param {number} at */
+function endThere(lane, at) {
+  const { end } = lane;
+  const stay = lane.stays.at(-1);
+  if (stay && stay.to === end?.at) stay.to = at;
+  Object.assign(/** @type {object} */ (end), { at, unheard: false });
 }
 
 /** @param {History} history @param {Placed[]} events */

@@ -56,32 +56,11 @@ export function moveGate(action, steps = 1) {
   return askAloud(ofEngine("/api/gate"), { method: "POST", body: JSON.stringify({ action, steps }) });
 }
 
-/** Any of the gate's actions, for those who show a refusal themselves. @param {Object<string, any>} body */
-export function askGate(body) {
-  return ask(ofEngine("/api/gate"), { method: "POST", body: JSON.stringify(body) });
-}
-
-/** @param {Object<string, any>} changes setting -> value */
-export function turnKnobs(changes, force = false) {
-  return ask(ofEngine("/api/config"), { method: "PATCH", body: JSON.stringify({ ...changes, force }) });
-}
-
-/** How a change of each setting would take effect; empty when that cannot be had. @returns {Promise<Object<string, string>>} */
-export async function knobEffects() {
-  const { body } = await ask(ofEngine("/api/config"), { method: "GET" });
-  return body?.effects ?? {};
-}
-
 /** @param {HTMLButtonElement} button kept from being pressed twice */
 export async function restartEngine(button) {
   button.disabled = true;
   if (await askAloud(ofEngine("/api/engine"), { method: "POST", body: JSON.stringify({ action: "restart", force: true }) })) say("Restarting the engine.");
   button.disabled = false;
-}
-
-/** @returns {Promise<string>} why it was not done, or "" */
-export async function resetStage() {
-  return (await ask(ofEngine("/api/engine"), { method: "POST", body: JSON.stringify({ action: "reset", force: true }) })).message;
 }
 
 /** Words at this step, for everybody. @param {string} text @returns {Promise<string>} why not, or "" */
@@ -100,12 +79,6 @@ export function exportRecording(engine) {
 /** @param {string} id */
 export function cancelRequest(id) {
   return askAloud(`/api/requests/${encodeURIComponent(id)}`, { method: "DELETE" });
-}
-
-/** A request's timings, the app's own share included; null when they cannot be had. @param {string} id */
-export async function requestTimings(id) {
-  const { body } = await ask(`/api/requests/${encodeURIComponent(id)}`, { method: "GET" });
-  return body?.timings ?? null;
 }
 
 /** Take over the gate's form. @param {{goLive: () => void, store: {readonly name: string}}} page */

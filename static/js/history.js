@@ -32,6 +32,8 @@ const SAMPLES_KEPT = 5000;
 export const PREEMPTIONS_KEPT = 1000;
 const GAPS_KEPT = 200;
 const MARKS_KEPT = 200;
+/** An engine that says nonsense must not have the page draw a row for each of a billion slots. */
+const MOST_SLOTS = 65_536;
 
 export function createHistory() {
   return {
@@ -189,7 +191,7 @@ function joinKey(history, state) {
   for (const id of state.finished) {
     const facts = state.requests[id];
     const lane = history.lanes.get(id);
-    if (lane && !lane.end) endLane(history, lane, now + 1, facts.finish_reason, facts.finish_detail);
+    if (lane && !lane.end) endUnheard(history, lane, now + 1, facts);
     if (lane) lane.facts = facts;
     if (facts.timings && !history.finished.some((known) => known.id === id && known.epoch === history.epoch)) addSample(history, facts, now + 1);
   }
@@ -202,6 +204,12 @@ function joinKey(history, state) {
     if (!lane.end && !(lane.id in state.requests)) endLane(history, lane, now + 1, null, null);
   }
   learnTables(history.chain, state);
+}
+
+/** It ended in steps that this page did not hear: when exactly comes out with them (backfill.js). @param {History} history @param {import("./lanes.js").Lane} lane @param {number} at @param {RequestFacts} facts */
+function endUnheard(history, lane, at, facts) {
+  endLane(history, lane, at, facts.finish_reason, facts.finish_detail);
+  Object.assign(/** @type {object} */ (lane.end), { unheard: true });
 }
 
 // -- steps ---------------------------------------------------------------------------------------
@@ -243,7 +251,7 @@ function skippedSlots({ rows }, { queues, requests }) {
  */
 export function withSlots(step, skipped, { config }) {
   let top_slot = config.max_num_seqs;
-  for (const slot of Rows.of(step.rows).column("slot")) if (slot >= top_slot) top_slot = slot + 1;
+  for (const slot of Rows.of(step.rows).column("slot")) if (slot >= top_slot && slot < MOST_SLOTS) top_slot = slot + 1;
   return { ...step, skipped, num_slots: config.max_num_seqs, top_slot };
 }
 

@@ -17,7 +17,7 @@
  * @property {number} accepted
  * @property {number | null} first column of the first token
  * @property {number | null} last  column of the last token
- * @property {{at: number, reason: FinishReason | null, detail: string | null} | null} end
+ * @property {{at: number, reason: FinishReason | null, detail: string | null, unheard?: boolean} | null} end `unheard`: at this boundary or before it
  * @property {RequestFacts} facts          the request's record in the state, kept after the state forgets it
  */
 

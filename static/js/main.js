@@ -92,8 +92,10 @@ function view() {
 
 /** Whether a request that is over has left the picture: nothing else need be dim for it. @param {import("./selection.js").Choice | null} choice */
 function isOut(choice) {
-  const end = choice?.kind === "request" ? store.engine?.history.lanes.get(choice.id)?.end : null;
-  return Boolean(end && end.at < axis.span(timedPlot()).from);
+  const { engine } = store;
+  if (choice?.kind !== "request" || !engine) return false;
+  const lane = engine.history.lanes.get(choice.id);
+  return lane ? lane.end !== null && lane.end.at < axis.span(timedPlot()).from : !(choice.id in (store.shown?.requests ?? {}));
 }
 
 /** Why a panel has no data yet. @param {Engine | null} engine */
@@ -147,12 +149,14 @@ mountPermalink({ ...page, goLive: follow, travel, say, showGaps: () => later.loa
 /** The moment at which choosing something stopped the view: clearing the choice lets it go on. */
 let stoppedAt = /** @type {import("./store.js").Moment | null} */ (null);
 selection.subscribe((choice) => {
+  travel.stay();
   if (choice?.kind === "step") travel.goTo(choice.column);
   else if (choice) {
     const live = !store.held || store.held === stoppedAt;
     if (!store.held) holdView();
-    if (choice.kind === "request") travel.seek(choice.id);
-    if (live) stoppedAt = store.held;
+    const stop = () => void (live && (stoppedAt = store.held));
+    stop();
+    if (choice.kind === "request") travel.seek(choice.id, stop);
   } else if (!choice && store.held && store.held === stoppedAt) follow();
   loop.invalidateNow();
 });
@@ -172,6 +176,7 @@ function timedPlot() {
 }
 
 function holdView() {
+  travel.stay();
   store.hold();
   axis.hold();
   loop.invalidateNow();
@@ -179,6 +184,7 @@ function holdView() {
 
 /** Follow the newest step; what is chosen stays chosen. */
 function follow() {
+  travel.stay();
   store.release();
   axis.follow();
   loop.invalidateNow();

@@ -24,26 +24,6 @@ export function percentile(sorted, p) {
 }
 
 /**
- * The same of samples of which many are alike.
- * @param {Map<number, number>} tally how often each value was seen
- * @param {number[]} ps ascending
- * @returns {{n: number, ranks: Array<number | null>}}
- */
-export function percentilesOf(tally, ps) {
-  const sorted = [...tally].sort(([one], [other]) => one - other);
-  const n = sorted.reduce((sum, [, times]) => sum + times, 0);
-  let at = 0;
-  let below = 0; // samples before sorted[at]
-  const ranks = ps.map((p) => {
-    if (n === 0) return null;
-    const rank = Math.max(1, Math.ceil((p / 100) * n));
-    while (below + sorted[at][1] < rank) below += sorted[at++][1];
-    return sorted[at][0];
-  });
-  return { n, ranks };
-}
-
-/**
  * The raw samples of one timing over finished requests; gated requests stay out, undefined gives none.
  * @param {Array<{timings: Timings}>} finished
  * @param {keyof Timings} name for example "ttft_us"
@@ -103,27 +83,6 @@ function brokenQueues(state) {
   }
   const lost = Object.keys(state.requests).find((id) => !seen.has(id));
   return lost === undefined ? null : `request ${lost} is in no queue`;
-}
-
-/** Wall time of a step that no phase explains. @param {StepFacts} step */
-export function otherUs(step) {
-  let explained = 0;
-  for (const phase in step.phases_us) explained += step.phases_us[phase];
-  return Math.max(0, step.wall_us - explained);
-}
-
-/**
- * The share of these steps' wall time in which a GPU worked; null where no GPU said.
- * @param {Array<{wall_us: number, device_us?: number | null}>} steps
- */
-export function deviceShare(steps) {
-  let [device, wall] = [0, 0];
-  for (const { device_us: us, wall_us } of steps) {
-    if (us === null || us === undefined) continue;
-    device += us;
-    wall += wall_us;
-  }
-  return wall ? device / wall : null;
 }
 
 /** Whether a hand is on the gate: paused, counted or slowed. @param {State | null | undefined} state */

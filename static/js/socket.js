@@ -62,10 +62,13 @@ export function connect(on) {
       return;
     }
     const follows = message.key || last === null || (message.hub === last.hub && message.n === last.n + 1);
-    if (!follows || !on.frame(message)) {
-      startOver();
-      return;
+    let folded = false;
+    try {
+      folded = follows && on.frame(message);
+    } finally {
+      if (!folded) startOver(); // after a fault too: what it has left half done is not gone on from
     }
+    if (!folded) return;
     last = { hub: message.hub, n: message.n };
     failures = 0;
     on.phase("live");

@@ -7,7 +7,7 @@
  */
 
 import { count, duration, NONE, requestName } from "./format.js";
-import { otherUs } from "./metrics.js";
+import { phaseUs } from "./step_time.js";
 import { PHASES } from "./palette.js";
 
 /** @type {Array<[string, (noted: Noted) => number]>} */
@@ -41,11 +41,6 @@ export function diffRows(a, b) {
     ...COUNTS.map(([what, of]) => /** @type {[string, string, string, string]} */ ([what, count(of(a)), count(of(b)), signed(of(b) - of(a), count)])),
     ...NAMES.map(([what, note]) => /** @type {[string, string, string, string]} */ ([what, names(a.notes[note]), names(b.notes[note]), ""])),
   ];
-}
-
-/** @param {StepFacts} step @param {string} phase */
-function phaseUs(step, phase) {
-  return phase === "other" ? otherUs(step) : (step.phases_us[phase] ?? 0);
 }
 
 /** @param {string} what @param {number} a @param {number} b @returns {[string, string, string, string]} */

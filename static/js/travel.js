@@ -12,7 +12,7 @@
 
 import { backfill } from "./backfill.js";
 import { olderSteps, say } from "./controls.js";
-import { epochAt, oldestColumn, stepNumber } from "./history.js";
+import { oldestColumn, stepNumber } from "./history.js";
 import { count } from "./format.js";
 import { recordingReader } from "./later.js";
 
@@ -33,7 +33,7 @@ const PATIENCE_MS = 5000;
  */
 export function createTravel({ store, selection, axis, loop, plot }) {
   /** The column that was asked for last, while the server is asked for its state. */
-  let wanted = /** @type {{engine: Engine, column: number, settled: boolean} | null} */ (null);
+  let wanted = /** @type {{engine: Engine, column: number, settled: boolean, then?: () => void} | null} */ (null);
   /** Those whose past is being asked for. @type {WeakSet<Engine>} */
   const reading = new WeakSet();
   /** @type {WeakMap<Engine, number>} */
@@ -41,21 +41,23 @@ export function createTravel({ store, selection, axis, loop, plot }) {
   /** Up to where the server was asked for what this page did not hear. @type {WeakMap<Engine, {epoch: string | null, gap: Gap | undefined}>} */
   const met = new WeakMap();
 
-  /** Show the moment after a step. @param {number} column */
-  function goTo(column, settled = false) {
+  /** Show the moment after a step. @param {number} column @param {() => void} [then] once it is shown */
+  function goTo(column, settled = false, then = undefined) {
     store.hold();
     axis.hold();
     axis.reveal(column, plot());
-    if (store.visit(column, settled)) wanted = null;
-    else askFor(column, settled);
+    if (store.visit(column, settled)) {
+      wanted = null;
+      then?.();
+    } else askFor(column, settled, then);
     loop.invalidateNow();
   }
 
-  /** @param {number} column @param {boolean} settled */
-  async function askFor(column, settled) {
+  /** @param {number} column @param {boolean} settled @param {() => void} [then] */
+  async function askFor(column, settled, then) {
     const { engine } = store;
     if (!engine) return;
-    wanted = { engine, column, settled };
+    wanted = { engine, column, settled, then };
     if (reading.has(engine)) return;
     let read = true;
     if (performance.now() > (patientUntil.get(engine) ?? -Infinity)) {
@@ -67,7 +69,8 @@ export function createTravel({ store, selection, axis, loop, plot }) {
     if (target?.engine !== engine) return; // of another engine, which is asked itself
     wanted = null;
     if (store.held === null || engine !== store.engine) return;
-    if (!store.visit(target.column, target.settled)) {
+    if (store.visit(target.column, target.settled)) target.then?.();
+    else {
       patientUntil.set(engine, performance.now() + PATIENCE_MS);
       const moment = `What the engine held after step ${count(stepNumber(engine.history, target.column))}`;
       say(read ? `${moment} is not kept any more.` : `${moment} could not be read: the server did not answer.`);
@@ -75,11 +78,11 @@ export function createTravel({ store, selection, axis, loop, plot }) {
     loop.invalidateNow();
   }
 
-  /** A request that is over, and not in the picture any more: go to its last step. @param {string} request */
-  function seek(request) {
+  /** A request that is over, and not in the picture any more: go to its last step. @param {string} request @param {() => void} then once that is shown */
+  function seek(request, then) {
     const { engine } = store;
     const end = engine?.history.lanes.get(request)?.end;
-    if (end && engine?.history.steps.has(end.at - 1) && end.at < axis.span(plot()).from) goTo(end.at - 1);
+    if (end && engine?.history.steps.has(end.at - 1) && end.at < axis.span(plot()).from) goTo(end.at - 1, false, then);
   }
 
   /** The step before or after the one shown; a request or a block that is chosen stays so. @param {number} by */
@@ -104,6 +107,10 @@ export function createTravel({ store, selection, axis, loop, plot }) {
   return {
     goTo,
     seek,
+    /** What is still being asked for is not gone to any more. */
+    stay() {
+      wanted = null;
+    },
     walk,
     /** The known step that is nearest to a column. @param {number} column */
     walkTo(column) {
@@ -150,12 +157,12 @@ export function createTravel({ store, selection, axis, loop, plot }) {
    * @param {Engine} engine @param {number} since a step
    */
   async function fill(engine, since = Math.max(0, (engine.state?.step ?? 0) - BACKFILL)) {
-    const { epoch } = engine;
+    const goesOn = lifeOf(engine);
     let rows = 0;
     for (let upTo = engine.state?.step ?? 0; upTo > since && rows < MOST_ROWS; ) {
       const from = Math.max(since, upTo - PIECE);
       const missed = await olderSteps(engine.id, from, upTo - from);
-      if (engine.epoch !== epoch || !engine.state) return;
+      if (!goesOn() || !engine.state) return;
       backfill(engine.history, missed, engine.state);
       loop.invalidate();
       rows += missed.steps.reduce((sum, step) => sum + step.rows.length, 0);
@@ -163,6 +170,13 @@ export function createTravel({ store, selection, axis, loop, plot }) {
       upTo = whole ? from : since; // older ones are not kept any more
     }
   }
+}
+
+/** Whether what is asked for now still belongs to what the page shows once it comes: not after a restart, nor a reset of the stage. @param {Engine} engine */
+function lifeOf(engine) {
+  const { epoch, history } = engine;
+  const { resets } = history;
+  return () => engine.epoch === epoch && history.resets === resets;
 }
 
 /** @param {unknown} error */
@@ -175,18 +189,20 @@ function unreadable(error) {
 async function readPast(engine) {
   const { readRecording, stepsAndNotes } = await recordingReader();
   const { epoch, history, tape } = engine;
+  const { base } = history;
+  const goesOn = lifeOf(engine);
   const older = { steps: /** @type {StepEvent[]} */ ([]), requests: /** @type {Placed[]} */ ([]) };
   /** @type {Object<string, RequestFacts>} */
   const ended = {};
   const read = await readRecording(engine.id, (events) => {
-    if (events[0].epoch !== epoch) return;
+    if (events[0].epoch !== epoch || !goesOn()) return;
     for (const [id, facts] of Object.entries(events[0].state.requests)) if (facts.status === "finished") ended[id] = facts;
     const { steps, requests } = stepsAndNotes(events);
     older.steps.push(...steps);
     older.requests.push(...requests);
-    tape.graft(events, epochAt(history, history.last).base);
+    tape.graft(events, base);
   });
-  if (engine.epoch === epoch && engine.state) backfill(history, older, { ...engine.state, requests: { ...ended, ...engine.state.requests } });
+  if (goesOn() && engine.state) backfill(history, older, { ...engine.state, requests: { ...ended, ...engine.state.requests } });
   return read;
 }
 

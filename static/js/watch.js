@@ -3,10 +3,8 @@
  * the way. All by the page's own clock. Of the engine's clock only intervals are used: an event's delay is how much
  * later it came, after the one before, than the quickest one of the last minute did.
  *
- * @import {Engine, Json, StepFacts} from "./types.js"
+ * @import {Engine, Json} from "./types.js"
  */
-
-import { percentile } from "./metrics.js";
 
 /** Frames a second are counted over the last so many milliseconds. */
 const RATE_MS = 5000;
@@ -56,14 +54,4 @@ export function createWatch(clock = () => performance.now()) {
       };
     },
   };
-}
-
-/**
- * What the engine's own steps paid for being watched: publishing one event at the median, and of all their time.
- * @param {StepFacts[]} steps gated ones left out
- */
-export function publishCost(steps) {
-  const costs = steps.map(({ phases_us: phases }) => phases.publish ?? 0).sort((a, b) => a - b);
-  const wall = steps.reduce((sum, { wall_us: us }) => sum + us, 0);
-  return { medianUs: percentile(costs, 50), share: wall ? costs.reduce((sum, us) => sum + us, 0) / wall : null, n: steps.length };
 }

@@ -193,6 +193,7 @@ def test_a_past_step_of_one_engine_is_asked_for_while_another_is_read_or_could_n
     script = """async () => {
       const { createTravel } = await import("/static/js/travel.js");
       const { createHistory } = await import("/static/js/history.js");
+      await import("/static/js/recording.js"); // else which of two comes first is the browser's affair
       const [a, b] = ["a", "b"].map((id) => ({ id, epoch: "e", state: null, history: createHistory() }));
       const visited = [];
       const visit = (column) => (visited.push(store.engine.id + column), false);
@@ -204,7 +205,7 @@ def test_a_past_step_of_one_engine_is_asked_for_while_another_is_read_or_could_n
       const refuse = [];
       window.fetch = (url) => (asked.push(url), new Promise((_, no) => refuse.push(no)));
       const turn = () => new Promise((go) => setTimeout(go));
-      const open = async (n) => { while (refuse.length < n) await turn(); }; // what reads is loaded when it is needed
+      const open = async (n) => { while (refuse.length < n) await turn(); };
       const end = async () => (refuse.shift()(new Error("gone")), await turn());
       travel.goTo(1);
       store.engine = b;

@@ -68,3 +68,39 @@ def test_one_that_cannot_be_taken_does_not_hold_up_those_after_it(still: Page) -
 
 def test_what_waited_for_a_connection_that_is_over_is_not_taken(still: Page) -> None:
     assert run(still, 'inbox.put("a"); inbox.clear(); inbox.put("b"); return frame();') == ["b"]
+
+
+FAULT = """(() => {
+  const made = [];
+  const theirs = window.WebSocket;
+  window.WebSocket = class {
+    static OPEN = 1;
+    constructor() {
+      this.on = {};
+      this.sent = [];
+      this.readyState = 1;
+      made.push(this);
+    }
+    addEventListener(kind, does) { this.on[kind] = does; }
+    send(text) { this.sent.push(JSON.parse(text)); }
+    close() { this.closed = true; }
+  };
+  const frame = (message) => {
+    if (message.bad) throw new Error("it cannot be folded");
+    return true;
+  };
+  m.connect({ frame, text() {}, took() {}, phase() {}, first: (does) => does() });
+  const tell = (message) => made[0].on.message({ data: JSON.stringify({ hub: "h", events: [], ...message }) });
+  made[0].on.open();
+  tell({ n: 1, key: true });
+  try { tell({ n: 2, bad: true }); } catch {}
+  return new Promise((done) => setTimeout(() => {
+    made[1].on.open();
+    window.WebSocket = theirs;
+    done([made[0].closed, made[1].sent[0]]);
+  }, 2000));
+})()"""
+
+
+def test_after_a_fault_in_folding_the_page_begins_anew_from_a_key(still: Page) -> None:
+    assert call(still, "socket", "await " + FAULT) == [True, {"rows": "columns"}]

@@ -49,3 +49,7 @@ def test_four_rows_give_way_at_a_time_so_that_the_others_seldom_move(still: Page
 
 def test_a_chosen_lane_stays_though_it_has_ended(still: Page) -> None:
     assert shown(still, *[40] * 8, *[None] * 10, chosen=5) == list(range(4, 14))
+
+
+def test_a_chosen_lane_is_shown_however_many_go_on_above_it(still: Page) -> None:
+    assert shown(still, *[None] * 30, chosen=25) == list(range(16, 26))

@@ -135,9 +135,9 @@ def test_percentiles_of_a_tally_are_those_of_its_samples(still: Page) -> None:
     tallies = [list(Counter(samples).items()) for samples in lists]
     ps = [0, 1, 50, 95, 99, 100]
     ranks = [[sorted(samples)[max(0, math.ceil(p / 100 * len(samples)) - 1)] for p in ps] for samples in lists]
-    found = call(still, "metrics", f"{json.dumps(tallies)}.map((tally) => m.percentilesOf(new Map(tally), {ps}))")
+    found = call(still, "tally", f"{json.dumps(tallies)}.map((tally) => m.percentilesOf(new Map(tally), {ps}))")
     assert found == [{"n": len(lists[i]), "ranks": ranks[i]} for i in range(len(lists))]
-    assert call(still, "metrics", "m.percentilesOf(new Map(), [50])") == {"n": 0, "ranks": [None]}
+    assert call(still, "tally", "m.percentilesOf(new Map(), [50])") == {"n": 0, "ranks": [None]}
 
 
 def test_undefined_and_gated_values_give_no_sample(page: Page) -> None:

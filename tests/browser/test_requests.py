@@ -194,6 +194,10 @@ def test_a_reload_keeps_the_newest_of_many_answers_with_their_prompts(page: Page
     frames(page)
     asked = page.locator("#answers .asked").all_text_contents()
     assert asked == [f"many {3 - i // 16}" for i in range(60)]
+    expect(page.locator("#answers [data-status=finished]")).to_have_count(
+        60
+    )  # more than the engine's state still knows
+    expect(page.locator("#answers .progress").last).to_have_text("length · 1 tok")
 
 
 def test_a_card_is_copied_as_a_command(page: Page) -> None:
@@ -229,3 +233,14 @@ def test_a_command_that_cannot_be_written_is_not_blamed_on_the_browser(page: Pag
     page.locator(f"[data-request={request}] [data-curl]").click()
     expect(page.locator("#note")).to_contain_text("could not be loaded")
     faults.clear()  # Chromium reports what it could not fetch
+
+
+def test_a_reply_to_one_of_several_answers_takes_it_out_of_them(page: Page) -> None:
+    _, second, _ = send(page, "three times", max_tokens=2, copies=3)
+    settle(page)
+    page.locator(f"[data-request={second}] [data-reply]").click()
+    (reply,) = send(page, "and then", max_tokens=2)
+    settle(page)
+    assert cards(page)[:2] == [second, reply]
+    together = page.locator(".sent", has=page.locator(f"[data-request={reply}]")).locator("[data-request]")
+    expect(together).to_have_count(2)

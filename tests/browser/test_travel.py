@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, WebSocketRoute, expect
+from playwright.sync_api import APIResponse, Page, Route, WebSocketRoute, expect
 
 from app.state import fold
 from tests.app.processes import Served, serving
@@ -22,6 +22,11 @@ SCRUB = """(step) => {
   const line = document.querySelector("#travel [name=moment]");
   line.value = String(step);
   line.dispatchEvent(new Event("input", { bubbles: true }));
+}"""
+
+VISIBLE = """(visible) => {
+  Object.defineProperty(document, "hidden", { value: !visible, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
 }"""
 
 
@@ -221,6 +226,69 @@ def test_one_choice_after_another_is_gone_to_and_clearing_the_last_goes_live_aga
         wait_for(page, f"stepscope.moment().column === {end} - 1")
     press(page, "Escape")
     assert page.evaluate("stepscope.moment().live")
+
+
+class Late:
+    """A reply that was made in time, and comes when it is let go."""
+
+    def __init__(self, page: Page, pattern: str) -> None:
+        self.held: list[tuple[Route, APIResponse]] = []
+        page.route(pattern, lambda route: self.held.append((route, route.fetch())))
+
+    def come(self, page: Page) -> None:
+        while not self.held:
+            page.wait_for_timeout(20)
+        for route, response in self.held:
+            route.fulfill(response=response)
+        page.wait_for_timeout(200)
+
+
+def choose_from_before_a_reload(page: Page) -> tuple[str, Late]:
+    """A request whose steps have to be asked of the server; its answer is still to come."""
+    (early,) = send(page, "an early one", max_tokens=4)
+    send(page, "a long one, much later", max_tokens=150)
+    settle(page)
+    page.reload()
+    wait_for(page, f"stepscope.lanes().some(({{ id, end }}) => id === {early!r} && end)")
+    late = Late(page, "**/api/recording*")
+    page.locator(f"[data-request={early}] [data-select]").click()
+    return early, late
+
+
+def test_what_comes_after_a_reset_of_the_stage_is_not_shown_again(page: Page, served: Served) -> None:
+    _, late = choose_from_before_a_reload(page)
+    served.client.post("/api/engine", json={"action": "reset", "force": True}).raise_for_status()
+    wait_for(page, "stepscope.lanes().length === 0")
+    late.come(page)
+    assert page.evaluate("[stepscope.lanes().length, stepscope.tape().steps]") == [0, 0]
+
+
+def test_who_let_go_of_a_choice_is_not_taken_there_later(page: Page) -> None:
+    _, late = choose_from_before_a_reload(page)
+    press(page, "l")
+    press(page, " ")
+    column = page.evaluate("stepscope.moment().column")
+    late.come(page)
+    assert page.evaluate("stepscope.moment().column") == column
+
+
+def test_clearing_a_choice_whose_steps_came_late_goes_live_again(page: Page) -> None:
+    early, late = choose_from_before_a_reload(page)
+    late.come(page)
+    end = f"stepscope.lanes().find(({{ id }}) => id === '{early}').end.at"
+    wait_for(page, f"stepscope.moment().column === {end} - 1")
+    press(page, "Escape")
+    assert page.evaluate("stepscope.moment().live")
+
+
+def test_a_request_that_ended_while_nobody_looked_ends_at_its_last_token(page: Page, served: Served) -> None:
+    page.evaluate(VISIBLE, False)
+    body = {"prompt": "unseen", "max_tokens": 4}
+    served.client.post("/v1/completions", json=body).raise_for_status()
+    served.client.post("/v1/completions", json={**body, "max_tokens": 60}).raise_for_status()
+    page.evaluate(VISIBLE, True)
+    wait_for(page, "stepscope.finished().length >= 2")
+    wait_for(page, "stepscope.lanes().slice(-2).every(({ end, last }) => end && last !== null && end.at === last + 1)")
 
 
 def test_jumping_goes_from_one_event_of_a_kind_to_the_next(page: Page, served: Served) -> None:

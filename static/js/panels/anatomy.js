@@ -11,10 +11,10 @@ import { explainStep } from "../explain.js";
 import { count, duration, percent, plural } from "../format.js";
 import { lastSteps } from "../history.js";
 import { drawAhead, drawBreaks, drawChosenColumn, drawTicks } from "../marks.js";
-import { deviceShare, otherUs } from "../metrics.js";
 import { PHASES } from "../palette.js";
 import { createRoll } from "../roll.js";
 import { drawScale, niceCeiling } from "../scale.js";
+import { deviceShare, phaseUs } from "../step_time.js";
 
 const LEFT = 56;
 const RIGHT = 8;
@@ -86,7 +86,7 @@ export const anatomy = {
       columns: ["step", "wall", ...phases, "tokens"],
       rows: lastSteps(view.history, view.column, 40).map(([column, step]) => ({
         choice: { kind: "step", column },
-        cells: [count(step.step), duration(step.wall_us), ...phases.map((phase) => duration(partUs(step, phase))), count(step.num_scheduled_tokens)],
+        cells: [count(step.step), duration(step.wall_us), ...phases.map((phase) => duration(phaseUs(step, phase))), count(step.num_scheduled_tokens)],
       })),
     };
   },
@@ -105,11 +105,6 @@ function longest({ axis, history }, plot) {
   return us;
 }
 
-/** @param {Step} step @param {string} phase */
-function partUs(step, phase) {
-  return phase === "other" ? otherUs(step) : (step.phases_us[phase] ?? 0);
-}
-
 /** The last steps up to the moment shown, but for gated ones. @param {KnownView} view */
 function measured({ history, column }) {
   return lastSteps(history, column, WINDOW).map(([, step]) => step).filter((step) => !step.gated);
@@ -120,7 +115,7 @@ function sums(steps) {
   const wall = steps.reduce((sum, step) => sum + step.wall_us, 0);
   return Object.fromEntries(
     PHASES.map((phase) => {
-      const us = steps.reduce((sum, step) => sum + partUs(step, phase), 0);
+      const us = steps.reduce((sum, step) => sum + phaseUs(step, phase), 0);
       const scope = steps.at(-1)?.scopes[phase] ?? "";
       return [phase, { us: steps.length ? us / steps.length : null, share: wall ? us / wall : null, scope: scope === "device" ? "device" : "" }];
     }),
@@ -162,7 +157,7 @@ function drawStack(g, x, px, bottom, scale, step, palette) {
   const width = Math.max(1, px - 1);
   let y = bottom;
   for (const phase of PHASES) {
-    const height = partUs(step, phase) * scale;
+    const height = phaseUs(step, phase) * scale;
     y -= height;
     if (phase === "other") {
       g.strokeStyle = palette.phases.other;

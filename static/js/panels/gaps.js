@@ -16,9 +16,9 @@ import { duration, plural } from "../format.js";
 import { tallyOf } from "../gap_window.js";
 import { gapOf, gapWords, meanwhileWords } from "../itl.js";
 import { drawAhead, drawBreaks, drawChosenColumn, drawTicks } from "../marks.js";
-import { percentilesOf } from "../metrics.js";
 import { stepNumber } from "../history.js";
 import { drawScale, niceCeiling } from "../scale.js";
+import { percentilesOf } from "../tally.js";
 
 /** Percentiles of gaps are over those that ended in the last this many steps, up to the moment shown. */
 export const ITL_STEPS = 500;

@@ -7,9 +7,9 @@
  */
 
 import { conditionWords } from "../conditions.js";
-import { askGate } from "../controls.js";
 import { byData, byId, field as fieldIn, find, findAll, show, write } from "../dom.js";
 import { keepDrafts } from "../drafts.js";
+import { askGate } from "../engine_asks.js";
 import { breakWords, explainStep, hitWords } from "../explain.js";
 import { count, plural, requestName } from "../format.js";
 import { byHand } from "../metrics.js";

@@ -11,8 +11,8 @@
  * @typedef {Object<string, string>} Effects how each setting takes effect
  */
 
-import { knobEffects, turnKnobs } from "../controls.js";
 import { byId, find, findAll } from "../dom.js";
+import { knobEffects, turnKnobs } from "../engine_asks.js";
 import { count, plural } from "../format.js";
 import { keep, readKept } from "../kept.js";
 import { withQuery } from "../query.js";

@@ -242,18 +242,21 @@ function groupOf(card) {
   return /** @type {HTMLElement | null} */ (card.closest(".sent"));
 }
 
-/** Move a new turn below the earlier turns of its conversation. @param {HTMLElement} card @param {HTMLElement} list */
+/** Move a new turn below the earlier turns of its conversation; one of several answers leaves the others for it. @param {HTMLElement} card @param {HTMLElement} list */
 function gather(card, list) {
   const { conversation } = card.dataset;
   if (!conversation || card.dataset.gathered) return;
   card.dataset.gathered = "yes";
-  const group = groupOf(card);
-  const earlier = findAll(list, ".sent").find((each) => each !== group && each.dataset.conversation === conversation);
-  if (earlier) {
-    earlier.append(card);
-    list.prepend(earlier);
-    if (group && !group.querySelector("[data-request]")) group.remove();
-  } else if (group?.querySelectorAll("[data-request]").length === 1) group.dataset.conversation = conversation;
+  const isTurn = (/** @type {HTMLElement} */ each) => each.dataset.conversation === conversation;
+  const earlier = findAll(list, "[data-request]").filter((each) => each !== card && isTurn(each) && each.dataset.gathered);
+  if (!earlier.length) return;
+  const [group, old] = [groupOf(card), groupOf(earlier[0])];
+  const home = old && findAll(old, "[data-request]").every(isTurn) ? old : document.createElement("div");
+  home.className = "sent";
+  home.dataset.conversation = conversation;
+  home.append(...earlier, card);
+  list.prepend(home);
+  for (const each of [group, old]) if (each && !each.querySelector("[data-request]")) each.remove();
 }
 
 /** @param {Item} item @param {HTMLElement} list @param {Cards} cards @param {View} view */
@@ -286,6 +289,7 @@ function showProgress(card, id, { engine: shown, store }) {
   if (own && !card.dataset.engine) card.dataset.engine = own.id;
   const engine = own ?? shown;
   const request = engine?.state?.requests[id] ?? engine?.history.lanes.get(id)?.facts;
+  if (!request && card.dataset.status === "finished") return; // long ago: what the server wrote of it stands
   const lost = engine?.about.status === "gone" && request?.status !== "finished";
   const status = lost ? "finished" : (request?.status ?? "waiting");
   if (card.dataset.status !== status) card.dataset.status = status;

@@ -5,8 +5,8 @@
  * @import {State, View} from "../types.js"
  */
 
-import { resetStage } from "../controls.js";
 import { byId, find } from "../dom.js";
+import { resetStage } from "../engine_asks.js";
 import { plural } from "../format.js";
 
 const PATIENCE_MS = 8000;

@@ -2,7 +2,7 @@
  * Self: what watching costs. The page's part is counted here, by its own clock, and is about now whatever moment the
  * other panels show; what publishing costs the engine is measured by the engine, in every step.
  *
- * @import {Hello, Loop, Page, View} from "../types.js"
+ * @import {Hello, Loop, Page, StepFacts, View} from "../types.js"
  *
  * @typedef {ReturnType<typeof import("../watch.js").createWatch>} Watch
  * @typedef {ReturnType<Watch["figures"]>} Figures
@@ -11,9 +11,9 @@
 import { byData, byId } from "../dom.js";
 import { count, duration, NONE, percent, plural, rate } from "../format.js";
 import { lastSteps } from "../history.js";
+import { percentile } from "../metrics.js";
 import { bytesText } from "../quantities.js";
 import { SLOW_MS } from "../render.js";
-import { publishCost } from "../watch.js";
 
 /** Steps that the cost of publishing is taken over. */
 const WINDOW = 60;
@@ -87,4 +87,14 @@ function verdictOf(share, n, hello) {
   if (!hello) return "No engine has said anything yet.";
   if (share === null) return "No step to measure yet; gated ones are left out.";
   return `Telling about itself took the engine ${shareWords(share)} of its last ${plural(n, "step")}.`;
+}
+
+/**
+ * What the engine's own steps paid for being watched: publishing one event at the median, and of all their time.
+ * @param {StepFacts[]} steps gated ones left out
+ */
+function publishCost(steps) {
+  const costs = steps.map(({ phases_us: phases }) => phases.publish ?? 0).sort((a, b) => a - b);
+  const wall = steps.reduce((sum, { wall_us: us }) => sum + us, 0);
+  return { medianUs: percentile(costs, 50), share: wall ? costs.reduce((sum, us) => sum + us, 0) / wall : null, n: steps.length };
 }

@@ -29,18 +29,19 @@ export function plotOf(size) {
  * @param {Size} size @param {Lane[]} lanes in view @param {Pick<KnownView, "until" | "choice">} view
  */
 export function linesOf(size, lanes, { until, choice }) {
-  const stays = (/** @type {Lane} */ lane) => isLive(lane, until) || (choice?.kind === "request" && choice.id === lane.id);
   const room = size.height - TICKS - TOP;
-  let [top, kept, below] = [Infinity, Infinity, 0];
+  let [top, kept, below, chosen] = [Infinity, Infinity, 0, -1];
   for (const lane of lanes) {
     [top, below] = [Math.min(top, lane.row), Math.max(below, lane.row + 1)];
-    if (stays(lane)) kept = Math.min(kept, lane.row);
+    if (choice?.kind === "request" && choice.id === lane.id) chosen = lane.row;
+    if (chosen === lane.row || isLive(lane, until)) kept = Math.min(kept, lane.row);
   }
   let first = below * DENSE > room && top < below ? top - (top % 4) : 0;
   if ((below - first) * LOWEST > room && kept < below) first = Math.max(first, kept - (kept % 4));
   const rows = Math.max(8, Math.ceil((below - first) / 4) * 4);
   const height = Math.max(LOWEST, Math.min(24, Math.floor(room / rows)));
-  return { first, height, shown: Math.floor(room / height) };
+  const shown = Math.floor(room / height);
+  return { first: Math.max(first, chosen - shown + 1), height, shown };
 }
 
 /** @param {Lane} lane @param {Lines} lines */

@@ -11,9 +11,9 @@
  * @typedef {{name: string, parts: Span[], first: number, last: number, firstAt: number, end: number, top: number, height: number}} Bar
  */
 
-import { requestTimings } from "../controls.js";
 import { keepDrafts } from "../drafts.js";
 import { byId, field, find, show, write } from "../dom.js";
+import { requestTimings } from "../engine_asks.js";
 import { fillNumbers, fillOptions, mountPicker, readNumbers, showWrong } from "../fields.js";
 import { count, milliseconds, NONE, percent, requestName } from "../format.js";
 import { mountPanel } from "../frame.js";
