@@ -28,6 +28,20 @@ export function isGhostOf(ghost, run) {
   return run !== null && replayedEpoch(ghost.hello) === run.hello.epoch && startOf(ghost) === startOf(run);
 }
 
+/**
+ * Whether a replay is of another run than this one, not of this one as it was then or went on since. The first to come
+ * may be missing in a replay, if it never had a token; so may they all in a run whose beginning is lost, and then only
+ * its end tells.
+ * @param {Run} replay @param {Run} run
+ */
+export function isOfAnother(replay, run) {
+  const of = replayedEpoch(replay.hello);
+  if (of !== null && of !== run.hello.epoch) return true;
+  const start = startOf(replay);
+  if (run.cut) return run.over && start > (run.steps.at(-1)?.accepted_us ?? start);
+  return run.arrivals.every(({ at }) => at !== start);
+}
+
 /** Whose arrivals a replay replays; older recordings say it only by their own epoch's name. @param {Run["hello"]} hello @returns {string | null} */
 function replayedEpoch({ replay_of: of, epoch }) {
   return of ?? (epoch.endsWith(SUFFIX) ? epoch.slice(0, -SUFFIX.length) : null);

@@ -22,6 +22,7 @@
  */
 
 import { byData, byId, find } from "./dom.js";
+import { isOfAnother } from "./compare_predicted.js";
 import { startOf } from "./compare_run.js";
 import { demoRun, fileRun, ghostRun, lastRun, turnedOver, Unavailable } from "./compare_sources.js";
 import { lastWords } from "./compare_words.js";
@@ -161,12 +162,12 @@ export async function takeGhost(side, engine, name) {
   if (side.turn !== turn) return;
   side.parts.busy.textContent = "";
   if (!run) side.changed();
-  else await fill(side, "the last run, one setting turned", (signal) => ghostPair(engine, turnedOver(name, run.config), signal), "Simulating…");
+  else await fill(side, "the last run, one setting turned", (signal) => ghostPair(engine, run, turnedOver(name, run.config), signal), "Simulating…");
 }
 
-/** A ghost, and the run as it was, predicted at the same pace: a real one had its hiccups, which no ghost has. @param {string} engine @param {Object<string, any>} settings @param {AbortSignal} signal */
-async function ghostPair(engine, settings, signal) {
+/** A ghost, and the run as it was, predicted at the same pace: a real one had its hiccups, which no ghost has. @param {string} engine @param {Run} run @param {Object<string, any>} settings @param {AbortSignal} signal */
+async function ghostPair(engine, run, settings, signal) {
   const [ghost, twin] = await Promise.all([ghostRun(engine, settings, signal), ghostRun(engine, {}, signal)]);
-  if (startOf(twin) !== startOf(ghost)) throw new Unavailable("Another run began meanwhile; simulate again.");
+  if (startOf(twin) !== startOf(ghost) || isOfAnother(twin, run)) throw new Unavailable("Another run began meanwhile; simulate again.");
   return Object.assign(ghost, { twin });
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from engine.recording import Recording, write_recording
 from engine.summary import summarize
@@ -539,3 +539,38 @@ def test_a_ghost_that_cannot_be_is_refused_in_words(open_page: OpenPage, served:
     page = open_page(f"{served.url}/compare?ghost=nonsense", ready=False)
     expect(page.locator("#side-b [data-part=error]")).to_contain_text("nonsense cannot be given here")
     faults[:] = [fault for fault in faults if "400" not in fault]
+
+
+def test_a_ghost_of_a_run_that_began_meanwhile_is_not_set_beside_the_old_one(
+    open_page: OpenPage, served: Served
+) -> None:
+    quiet(served)
+    burst(served, batching="continuous", max_num_seqs=2)
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        if not held:
+            burst(served, batching="continuous", max_num_seqs=2)
+        held.append(route)
+        route.continue_()
+
+    page = open_page(
+        f"{served.url}/compare?ghost=batching", ready=False, prepare=lambda page: page.route("**/api/ghost*", hold)
+    )
+    expect(part(page, "b", "error")).to_have_text("Another run began meanwhile; simulate again.")
+    expect(part(page, "b", "big")).to_have_text("–")
+    assert len(held) == 2
+
+
+def test_a_ghost_of_a_run_that_went_on_is_of_no_other(still: Page) -> None:
+    """By what is known of the run: when its requests came and its last step ended, which here was at 20."""
+    script = """async () => {
+      const { isOfAnother } = await import("/static/js/compare_predicted.js");
+      const replay = (at, of = "e") => ({ hello: { epoch: "s", replay_of: of }, arrivals: [{ at }], steps: [] });
+      const run = { hello: { epoch: "e" }, over: true, arrivals: [{ at: 1 }, { at: 2 }], steps: [{ accepted_us: 20 }] };
+      const cut = { ...run, cut: true };
+      const pairs = [[replay(1), run], [replay(2), run], [replay(1, "f"), run], [replay(9), run]];
+      pairs.push([replay(9), cut], [replay(21), cut], [replay(21), { ...cut, over: false }]);
+      return pairs.map(([replay, run]) => isOfAnother(replay, run));
+    }"""
+    assert still.evaluate(script) == [False, False, True, True, False, True, False]
