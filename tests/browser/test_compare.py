@@ -574,3 +574,36 @@ def test_a_ghost_of_a_run_that_went_on_is_of_no_other(still: Page) -> None:
       return pairs.map(([replay, run]) => isOfAnother(replay, run));
     }"""
     assert still.evaluate(script) == [False, False, True, True, False, True, False]
+
+
+def held_at_three_steps(served: Served) -> None:
+    """A request under way, in the hand of the gate."""
+    quiet(served)
+    served.client.post("/api/gate", json={"action": "pause"}).raise_for_status()
+    served.client.post("/prompts", data={"prompt": "On and on", "max_tokens": "9"}, headers=HTMX).raise_for_status()
+    served.client.post("/api/gate", json={"action": "step", "steps": 3}).raise_for_status()
+    until(lambda: served.state()["queues"]["running"], "a running request")
+
+
+def test_a_server_that_cannot_be_reached_for_a_while_ends_neither_the_look_nor_the_promised_simulation(
+    open_page: OpenPage, served: Served, faults: list[str]
+) -> None:
+    held_at_three_steps(served)
+    page = open_page(f"{served.url}/compare?ghost=max_num_seqs", ready=False)
+    expect(part(page, "a", "big-words")).to_have_text("so far")
+    page.route("**/api/recording*", lambda route: route.abort(), times=1)
+    expect(part(page, "a", "busy")).to_have_text("The server cannot be reached; it is asked again.")
+    served.client.post("/api/gate", json={"action": "run"}).raise_for_status()
+    expect(part(page, "b", "from")).to_have_text("the last run, one setting turned")
+    expect(part(page, "a", "big-words")).to_have_text("until all had finished")
+    faults[:] = [fault for fault in faults if "ERR_FAILED" not in fault]
+
+
+def test_a_run_that_the_server_knows_no_more_is_not_said_to_go_on(open_page: OpenPage, served: Served) -> None:
+    held_at_three_steps(served)
+    page = open_page(f"{served.url}/compare?ghost=max_num_seqs", ready=False)
+    expect(part(page, "a", "big-words")).to_have_text("so far")
+    served.client.post("/api/engine", json={"action": "reset", "force": True}).raise_for_status()
+    expect(part(page, "a", "error")).to_contain_text("No request has arrived yet.")
+    expect(page.locator("#verdict")).to_contain_text("Events of A are missing")
+    expect(part(page, "b", "busy")).to_be_empty()
