@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from playwright.sync_api import Page, Route, expect
 from engine.recording import Recording, write_recording
 from engine.summary import summarize
 from tests.app.fakes import until
-from tests.app.processes import Served
+from tests.app.processes import Served, serving
 from tests.browser.actions import quiet, wait_for
 from tests.browser.conftest import OpenPage
 from tests.browser.test_accessibility import violations
@@ -607,3 +608,47 @@ def test_a_run_that_the_server_knows_no_more_is_not_said_to_go_on(open_page: Ope
     expect(part(page, "a", "error")).to_contain_text("No request has arrived yet.")
     expect(page.locator("#verdict")).to_contain_text("Events of A are missing")
     expect(part(page, "b", "busy")).to_be_empty()
+
+
+def test_of_a_run_whose_engine_died_nothing_is_said_or_drawn_to_have_finished(open_page: OpenPage) -> None:
+    with serving("--scripted-step-ms", "4") as mortal:
+        mortal.client.post("/prompts", data={"burst": "3", "max_tokens": "2000"}, headers=HTMX).raise_for_status()
+        until(lambda: mortal.state()["queues"]["running"], "running requests")
+        mortal.engine_process().send_signal(signal.SIGKILL)
+        until(lambda: mortal.client.get("/readyz").status_code != 200, "the engine's end")
+        page = open_page(f"{mortal.url}/compare?ghost=batching", ready=False)
+        wait_for(page, READY, timeout_s=60)
+        expect(page.locator("#verdict")).to_contain_text("Events of A are missing")
+        expect(part(page, "a", "really")).to_contain_text("how it really ran is known in part only")
+        expect(page.locator("#numbers tbody tr").nth(1)).to_contain_text("time as far as is known, s")
+        finished = page.locator("#numbers tbody tr").first.locator("td").all_text_contents()
+        assert {cell.split(" ")[0] for cell in finished if " of " in cell} == {"0"}
+        for side in "ab":
+            expect(part(page, side, "big-words")).to_have_text("as far as is known")
+            expect(part(page, side, "ended")).to_be_hidden()
+            label = page.locator(f"#side-{side} canvas")
+            expect(label).to_have_attribute("aria-label", re.compile("^Slots over time, as far as is known"))
+        for _ in range(10):
+            page.keyboard.press("Shift+ArrowRight")
+        expect(part(page, "a", "moment")).to_contain_text(re.compile(r" 0 of \d finished$"))
+
+
+def test_of_a_run_that_was_lost_its_replays_have_the_ends_that_were_heard(still: Page) -> None:
+    script = """async () => {
+      const { likeWithLike } = await import("/static/js/compare_predicted.js");
+      const { demoRun } = await import("/static/js/compare_sources.js");
+      const [twin, ghost] = await Promise.all(["continuous", "static"].map(demoRun));
+      const hello = { ...twin.hello, epoch: "e" };
+      const run = { ...twin, hello, over: false, lost: true, ends: [twin.ends[0]] };
+      for (const replay of [twin, ghost]) replay.hello = { ...replay.hello, replay_of: "e" };
+      const ended = ({ over, moments, history }) => {
+        const ends = [...history.lanes.values()].filter(({ end }) => end).length;
+        return [over, ends, moments.at(-1).finished];
+      };
+      const both = ({ a, b }) => [ended(a), ended(b)];
+      const pair = { ...ghost, twin };
+      return [[run, pair], [pair, run], [{ ...run, over: true }, pair]].map((sides) => both(likeWithLike(...sides)));
+    }"""
+    lost, other_way, over = still.evaluate(script)
+    assert lost == other_way == [[False, 1, 1]] * 2
+    assert over == [[True, 24, 24]] * 2
