@@ -9,10 +9,10 @@
 import { byId, findAll, write } from "./dom.js";
 import { differences, headline, modeWords, numbersOf, obstacleOf } from "./compare_numbers.js";
 import { mountPictures } from "./compare_pictures.js";
-import { foretoldOf, likeWithLike, obstacleTo, reallyWords } from "./compare_predicted.js";
+import { foretoldOf, likeWithLike, numbersShown, obstacleTo, reallyWords } from "./compare_predicted.js";
 import { mountSides, nameOf, takeDemo, takeGhost } from "./compare_sides.js";
 import { sharedWords, verdict } from "./compare_verdict.js";
-import { FIGURES, groupWords, howWords, nextWords, reallyColumn, twin } from "./compare_words.js";
+import { FIGURES, farWords, groupWords, howWords, nextWords, reallyColumn, twin } from "./compare_words.js";
 import { duration, NONE, percent, rate } from "./format.js";
 import { renderTable } from "./table.js";
 import { mountTheme } from "./theme.js";
@@ -37,8 +37,9 @@ function show() {
   const why = a && b ? obstacleTo(a, b, real) : emptyWords();
   write(byId("verdict"), a && b && why === null ? verdict(a, b, differing, real && foretoldOf(real)) : (why ?? ""));
   write(byId("how"), a && b ? (sides.a.demo ? "This is a demo, not your engine. " : "") + howWords(a, b, real) + sharedWords(a, b, differing) : "");
-  const numbers = { a: a && numbersOf(a), b: b && numbersOf(b) };
-  renderTable(byId("numbers", HTMLTableElement), twin(numbers, why === null, both.every(({ shown }) => shown?.over !== false), reallyColumn(real)), null);
+  const numbers = { a: a && numbersShown(a, real), b: b && numbersShown(b, real) };
+  const endless = [a, b].find((run) => run?.over === false);
+  renderTable(byId("numbers", HTMLTableElement), twin(numbers, why === null, endless ? farWords(endless) : "", reallyColumn(real)), null);
   pictures.draw();
 }
 
@@ -79,7 +80,8 @@ function showFigures({ shown: run, parts }, differing) {
   const numbers = numbersOf(run);
   const figure = FIGURES[headline(differing)];
   write(parts.big, figure.show(numbers));
-  write(parts["big-words"], run.over ? figure.words : figure === FIGURES.makespan ? "so far" : `${figure.words}, so far`);
+  const far = farWords(run);
+  write(parts["big-words"], run.over ? figure.words : figure === FIGURES.makespan ? far : `${figure.words}, ${far}`);
   write(parts.rate, `${rate(numbers.rate)} tok/s`);
   write(parts.ttft, duration(numbers.ttft));
   write(parts.gap, duration(numbers.gap));

@@ -15,6 +15,7 @@ import { bottomOf, drawRun, lengthOf, slotsOf, valueAt, xOf } from "./compare_pi
 import { seconds } from "./compare_numbers.js";
 import { countUpTo, startOf } from "./compare_run.js";
 import { nameOf } from "./compare_sides.js";
+import { farWords } from "./compare_words.js";
 import { count } from "./format.js";
 import { readPalette } from "./palette.js";
 
@@ -115,7 +116,7 @@ function drawPicture({ side, canvas, size }, axis, palette) {
 /** @param {Run} run @param {Unit} unit */
 function endedWords(run, unit) {
   const [words, at] = unit === "steps" ? [`${count(run.steps.length)} steps`, "after "] : [seconds(lengthOf(run, "time")), "at "];
-  return run.over ? `all finished ${at}${words}` : `so far ${words}`;
+  return run.over ? `all finished ${at}${words}` : `${farWords(run)} ${words}`;
 }
 
 /** At the line of the end, as far as there is room; else the figures say it. They are above the cursor, which would strike them out. @param {HTMLElement} label @param {string} words @param {number} x @param {number} bottom @param {number} width */

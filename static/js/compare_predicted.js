@@ -10,7 +10,7 @@
  * @typedef {{a: Run | null, b: Run | null, real: Real | null}} Shown
  */
 
-import { startOf } from "./compare_run.js";
+import { countUpTo, startOf } from "./compare_run.js";
 import { headline, numbersOf, obstacle, obstacleOf, seconds } from "./compare_numbers.js";
 import { missOf } from "./compare_verdict.js";
 import { duration } from "./format.js";
@@ -28,6 +28,20 @@ export function isGhostOf(ghost, run) {
   return run !== null && replayedEpoch(ghost.hello) === run.hello.epoch && startOf(ghost) === startOf(run);
 }
 
+/**
+ * Whether a replay is of another run than this one, not of this one as it was then or went on since. The first to come
+ * may be missing in a replay, if it never had a token; so may they all in a run whose beginning is lost, and then only
+ * its end tells.
+ * @param {Run} replay @param {Run} run
+ */
+export function isOfAnother(replay, run) {
+  const of = replayedEpoch(replay.hello);
+  if (of !== null && of !== run.hello.epoch) return true;
+  const start = startOf(replay);
+  if (run.cut) return run.over && start > (run.steps.at(-1)?.accepted_us ?? start);
+  return run.arrivals.every(({ at }) => at !== start);
+}
+
 /** Whose arrivals a replay replays; older recordings say it only by their own epoch's name. @param {Run["hello"]} hello @returns {string | null} */
 function replayedEpoch({ replay_of: of, epoch }) {
   return of ?? (epoch.endsWith(SUFFIX) ? epoch.slice(0, -SUFFIX.length) : null);
@@ -35,8 +49,8 @@ function replayedEpoch({ replay_of: of, epoch }) {
 
 /** What stands on each side: a run beside its ghost gives way to its twin. @param {Run | null} a @param {Run | null} b @returns {Shown} */
 export function likeWithLike(a, b) {
-  if (a && b?.twin && isGhostOf(b, a)) return { a: b.twin, b, real: { name: "A", run: a } };
-  if (b && a?.twin && isGhostOf(a, b)) return { a, b: a.twin, real: { name: "B", run: b } };
+  if (a && b?.twin && isGhostOf(b, a)) return { a: asFarAsHeard(b.twin, a), b: asFarAsHeard(b, a), real: { name: "A", run: a } };
+  if (b && a?.twin && isGhostOf(a, b)) return { a: asFarAsHeard(a, b), b: asFarAsHeard(a.twin, b), real: { name: "B", run: b } };
   return { a, b, real: null };
 }
 
@@ -63,7 +77,20 @@ export function asFarAs(replay, run) {
   if (run.over) return replay;
   const ended = endedIn(run);
   const lanes = [...replay.history.lanes].map(([id, lane]) => /** @type {const} */ ([id, ended.has(id) ? lane : { ...lane, end: null }]));
-  return { ...replay, over: false, history: { ...replay.history, lanes: new Map(lanes) } };
+  const cut = replay.ends.filter(({ request }) => !ended.has(request)).map(({ finished_us: at }) => at);
+  cut.sort((one, other) => one - other);
+  const moments = replay.moments.map((each) => ({ ...each, finished: each.finished - countUpTo(cut, each.at, (at) => at) }));
+  return { ...replay, over: false, moments, history: { ...replay.history, lanes: new Map(lanes) } };
+}
+
+/** Of a run whose end was never heard nobody is said to have finished who was not heard to. @param {Run} replay @param {Run} run @returns {Run} */
+function asFarAsHeard(replay, run) {
+  return run.lost && !run.over ? { ...asFarAs(replay, run), lost: true } : replay;
+}
+
+/** The numbers of what is shown, in which a replay may be cut where its run was last heard of. @param {Run} shown @param {Real | null} real */
+export function numbersShown(shown, real) {
+  return real?.run.lost ? numbersAsFarAs(shown, real.run) : numbersOf(shown);
 }
 
 /** The numbers of a replay as far as its run has come: they tell of those that were cut as well, but none of these has finished. @param {Run} replay @param {Run} run */

@@ -22,12 +22,15 @@
  */
 
 import { byData, byId, find } from "./dom.js";
+import { isOfAnother } from "./compare_predicted.js";
 import { startOf } from "./compare_run.js";
-import { demoRun, fileRun, ghostRun, lastRun, turnedOver, Unavailable } from "./compare_sources.js";
+import { demoRun, fileRun, ghostRun, lastRun, turnedOver, Unavailable, Unreachable } from "./compare_sources.js";
 import { lastWords } from "./compare_words.js";
 
 /** A run that goes on is looked at again after so long. */
 const AGAIN_MS = 1500;
+/** A server that cannot be reached is asked ever more seldom, and at last this seldom. */
+const SELDOM_MS = 12_000;
 const DEMO = "demo, not your engine";
 
 /** @param {() => void} changed called when there is something else to show @returns {{a: Side, b: Side}} */
@@ -114,11 +117,17 @@ async function fill(side, from, get, busy = "Reading…") {
     if (side.turn !== turn) return null;
     if (!(error instanceof Unavailable)) console.error("a run could not be read", error);
     side.parts.error.textContent = error instanceof Unavailable ? error.message : "This recording cannot be understood.";
+    loseSight(side);
     return null;
   } finally {
     if (side.turn === turn) side.parts.busy.textContent = "";
     side.changed();
   }
+}
+
+/** Nobody looks any more at a run that went on, so nobody knows whether it does. @param {Side} side */
+function loseSight(side) {
+  if (side.run && !side.run.over) side.run = { ...side.run, lost: true };
 }
 
 /** @param {Side} side @param {"static" | "continuous"} name */
@@ -137,13 +146,33 @@ function endDemo(side) {
 
 /** An engine's last run, looked at again until it is over. @param {Side} side @param {string} engine @returns {Promise<Run | null>} */
 async function takeLast(side, engine) {
-  for (;;) {
-    const run = await fill(side, lastWords, (signal) => lastRun(engine, signal));
-    if (!run || run.over || run.lost) return run;
+  let run = await fill(side, lastWords, (signal) => lastRun(engine, signal));
+  while (run && !run.over && !run.lost) {
     const { turn } = side;
-    await new Promise((go) => setTimeout(go, AGAIN_MS));
+    await pause(AGAIN_MS);
     if (side.turn !== turn) return null;
+    run = await fill(side, lastWords, (signal) => patiently(side, signal, () => lastRun(engine, signal)));
   }
+  return run;
+}
+
+/** What is asked for, as soon as the server can be reached. @param {Side} side @param {AbortSignal} signal @param {() => Promise<Run>} ask @returns {Promise<Run>} */
+async function patiently(side, signal, ask) {
+  for (let wait = AGAIN_MS; ; wait = Math.min(2 * wait, SELDOM_MS)) {
+    try {
+      return await ask();
+    } catch (error) {
+      if (signal.aborted || !(error instanceof Unreachable)) throw error;
+    }
+    side.parts.busy.textContent = "The server cannot be reached; it is asked again.";
+    side.changed();
+    await pause(wait);
+  }
+}
+
+/** @param {number} ms @returns {Promise<void>} */
+function pause(ms) {
+  return new Promise((go) => setTimeout(go, ms));
 }
 
 /** @param {Side} side @param {File} file */
@@ -161,12 +190,12 @@ export async function takeGhost(side, engine, name) {
   if (side.turn !== turn) return;
   side.parts.busy.textContent = "";
   if (!run) side.changed();
-  else await fill(side, "the last run, one setting turned", (signal) => ghostPair(engine, turnedOver(name, run.config), signal), "Simulating…");
+  else await fill(side, "the last run, one setting turned", (signal) => ghostPair(engine, run, turnedOver(name, run.config), signal), "Simulating…");
 }
 
-/** A ghost, and the run as it was, predicted at the same pace: a real one had its hiccups, which no ghost has. @param {string} engine @param {Object<string, any>} settings @param {AbortSignal} signal */
-async function ghostPair(engine, settings, signal) {
+/** A ghost, and the run as it was, predicted at the same pace: a real one had its hiccups, which no ghost has. @param {string} engine @param {Run} run @param {Object<string, any>} settings @param {AbortSignal} signal */
+async function ghostPair(engine, run, settings, signal) {
   const [ghost, twin] = await Promise.all([ghostRun(engine, settings, signal), ghostRun(engine, {}, signal)]);
-  if (startOf(twin) !== startOf(ghost)) throw new Unavailable("Another run began meanwhile; simulate again.");
+  if (startOf(twin) !== startOf(ghost) || isOfAnother(twin, run)) throw new Unavailable("Another run began meanwhile; simulate again.");
   return Object.assign(ghost, { twin });
 }

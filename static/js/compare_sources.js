@@ -15,6 +15,13 @@ import { SCHEMA_VERSION } from "./store.js";
 /** What cannot be had; the message says why. */
 export class Unavailable extends Error {}
 
+/** What cannot be had now: nobody answered, so nothing is known of it. */
+export class Unreachable extends Unavailable {
+  constructor() {
+    super("The server cannot be reached.");
+  }
+}
+
 const GZIP = [0x1f, 0x8b];
 
 /** @param {string} engine "" for the only one @param {AbortSignal} signal @param {number} [until] the last event that counts @returns {Promise<Run>} */
@@ -54,15 +61,18 @@ export function turnedOver(name, config) {
 /** @param {string} url @param {RequestInit} [options] */
 async function answer(url, options) {
   const response = await fetch(url, options).catch(() => null);
-  if (response === null) throw new Unavailable("The server cannot be reached.");
+  if (response === null) throw new Unreachable();
   if (response.ok) return response;
   const body = await response.json().catch(() => null);
   throw new Unavailable(body?.error?.message ?? `The server answered ${response.status}.`);
 }
 
 /** @param {Response} response @param {string} none what to say when there is no run in it @param {number} [until] */
-function readResponse(response, none, until) {
-  return readRun(response.body ?? new Blob().stream(), true, none, until);
+async function readResponse(response, none, until) {
+  // Whole, since a line that breaks off is no damaged recording.
+  const body = await response.blob().catch(() => null);
+  if (body === null) throw new Unreachable();
+  return readRun(body.stream(), true, none, until);
 }
 
 /**

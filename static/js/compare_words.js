@@ -38,11 +38,11 @@ const ROWS = [
 ];
 
 /**
- * @param {Both} numbers @param {boolean} comparable @param {boolean} over whether both are
+ * @param {Both} numbers @param {boolean} comparable @param {string} far how far their times reach; "" to their ends
  * @param {{title: string, numbers: Numbers} | null} [really] a run that took place, beside the predictions
  * @returns {import("./table.js").Twin}
  */
-export function twin(numbers, comparable, over, really = null) {
+export function twin(numbers, comparable, far, really = null) {
   const cell = (/** @type {Numbers | null} */ each, /** @type {(n: Numbers) => string} */ of) => (each ? of(each) : NONE);
   const ratio = (/** @type {keyof Numbers | undefined} */ name) => {
     const [a, b] = name ? [numbers.a?.[name], numbers.b?.[name] ?? null] : [null, null];
@@ -51,7 +51,7 @@ export function twin(numbers, comparable, over, really = null) {
   return {
     columns: ["", "A", "B", "B ÷ A", ...(really ? [really.title] : [])],
     rows: ROWS.map(([words, of, name]) => ({
-      cells: [!over && name === "makespan" ? "time so far, s" : words, cell(numbers.a, of), cell(numbers.b, of), ratio(name), ...(really ? [of(really.numbers)] : [])],
+      cells: [far && name === "makespan" ? `time ${far}, s` : words, cell(numbers.a, of), cell(numbers.b, of), ratio(name), ...(really ? [of(really.numbers)] : [])],
     })),
   };
 }
@@ -63,6 +63,11 @@ export function reallyColumn(real) {
   // Of one whose end was never heard nobody knows whether it goes on.
   const really = run.over || run.lost ? "ran" : "runs, so far";
   return { title: `${name} as it really ${really}${isPartial(run) ? ", incomplete" : ""}${run.gated ? ", held by hand" : ""}`, numbers: numbersOf(run) };
+}
+
+/** How far the numbers reach of a run whose end is not among them. Of one that was lost nobody knows whether it goes on. @param {Run} run */
+export function farWords({ lost }) {
+  return lost ? "as far as is known" : "so far";
 }
 
 /** "last run: 4 requests, 05:17": whether it is the run one means. @param {Run} run */

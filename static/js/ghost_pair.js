@@ -13,7 +13,7 @@ import { foretoldOf, isMissKnown, missWords, numbersAsFarAs, obstacleTo, reallyW
 import { startOf } from "./compare_run.js";
 import { ghostRun, lastRun, turnedOver, Unavailable } from "./compare_sources.js";
 import { sharedWords, verdict } from "./compare_verdict.js";
-import { groupWords, reallyColumn, twin as tableOf } from "./compare_words.js";
+import { farWords, groupWords, reallyColumn, twin as tableOf } from "./compare_words.js";
 import { count, plural } from "./format.js";
 
 /**
@@ -64,9 +64,10 @@ export function sentence(pair) {
 /** What each track is called. @param {Pair} pair */
 export function titles({ run, twin, ghost }) {
   const differing = differences(twin, ghost);
+  const far = run.over ? "" : `, ${farWords(run)}`;
   return {
-    a: `A: ${modeWords(twin, differing) || "the same"}, this run’s own mode · simulated${run.over ? "" : ", so far"}`,
-    b: `B: ${modeWords(ghost, differing) || "the same"}, the other mode · simulated${run.over ? "" : ", so far"}`,
+    a: `A: ${modeWords(twin, differing) || "the same"}, this run’s own mode · simulated${far}`,
+    b: `B: ${modeWords(ghost, differing) || "the same"}, the other mode · simulated${far}`,
   };
 }
 
@@ -103,5 +104,5 @@ export function sourceWords(pair) {
 /** @param {Pair} pair */
 export function table(pair) {
   const { real, why } = compared(pair);
-  return tableOf({ a: numbersAsFarAs(pair.twin, pair.run), b: numbersAsFarAs(pair.ghost, pair.run) }, why === null, pair.run.over, reallyColumn(real));
+  return tableOf({ a: numbersAsFarAs(pair.twin, pair.run), b: numbersAsFarAs(pair.ghost, pair.run) }, why === null, pair.run.over ? "" : farWords(pair.run), reallyColumn(real));
 }

@@ -5,17 +5,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from engine.recording import Recording, write_recording
 from engine.summary import summarize
 from tests.app.fakes import until
-from tests.app.processes import Served
+from tests.app.processes import Served, serving
 from tests.browser.actions import quiet, wait_for
 from tests.browser.conftest import OpenPage
 from tests.browser.test_accessibility import violations
@@ -539,3 +540,115 @@ def test_a_ghost_that_cannot_be_is_refused_in_words(open_page: OpenPage, served:
     page = open_page(f"{served.url}/compare?ghost=nonsense", ready=False)
     expect(page.locator("#side-b [data-part=error]")).to_contain_text("nonsense cannot be given here")
     faults[:] = [fault for fault in faults if "400" not in fault]
+
+
+def test_a_ghost_of_a_run_that_began_meanwhile_is_not_set_beside_the_old_one(
+    open_page: OpenPage, served: Served
+) -> None:
+    quiet(served)
+    burst(served, batching="continuous", max_num_seqs=2)
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        if not held:
+            burst(served, batching="continuous", max_num_seqs=2)
+        held.append(route)
+        route.continue_()
+
+    page = open_page(
+        f"{served.url}/compare?ghost=batching", ready=False, prepare=lambda page: page.route("**/api/ghost*", hold)
+    )
+    expect(part(page, "b", "error")).to_have_text("Another run began meanwhile; simulate again.")
+    expect(part(page, "b", "big")).to_have_text("–")
+    assert len(held) == 2
+
+
+def test_a_ghost_of_a_run_that_went_on_is_of_no_other(still: Page) -> None:
+    """By what is known of the run: when its requests came and its last step ended, which here was at 20."""
+    script = """async () => {
+      const { isOfAnother } = await import("/static/js/compare_predicted.js");
+      const replay = (at, of = "e") => ({ hello: { epoch: "s", replay_of: of }, arrivals: [{ at }], steps: [] });
+      const run = { hello: { epoch: "e" }, over: true, arrivals: [{ at: 1 }, { at: 2 }], steps: [{ accepted_us: 20 }] };
+      const cut = { ...run, cut: true };
+      const pairs = [[replay(1), run], [replay(2), run], [replay(1, "f"), run], [replay(9), run]];
+      pairs.push([replay(9), cut], [replay(21), cut], [replay(21), { ...cut, over: false }]);
+      return pairs.map(([replay, run]) => isOfAnother(replay, run));
+    }"""
+    assert still.evaluate(script) == [False, False, True, True, False, True, False]
+
+
+def held_at_three_steps(served: Served) -> None:
+    """A request under way, in the hand of the gate."""
+    quiet(served)
+    served.client.post("/api/gate", json={"action": "pause"}).raise_for_status()
+    served.client.post("/prompts", data={"prompt": "On and on", "max_tokens": "9"}, headers=HTMX).raise_for_status()
+    served.client.post("/api/gate", json={"action": "step", "steps": 3}).raise_for_status()
+    until(lambda: served.state()["queues"]["running"], "a running request")
+
+
+def test_a_server_that_cannot_be_reached_for_a_while_ends_neither_the_look_nor_the_promised_simulation(
+    open_page: OpenPage, served: Served, faults: list[str]
+) -> None:
+    held_at_three_steps(served)
+    page = open_page(f"{served.url}/compare?ghost=max_num_seqs", ready=False)
+    expect(part(page, "a", "big-words")).to_have_text("so far")
+    page.route("**/api/recording*", lambda route: route.abort(), times=1)
+    expect(part(page, "a", "busy")).to_have_text("The server cannot be reached; it is asked again.")
+    served.client.post("/api/gate", json={"action": "run"}).raise_for_status()
+    expect(part(page, "b", "from")).to_have_text("the last run, one setting turned")
+    expect(part(page, "a", "big-words")).to_have_text("until all had finished")
+    faults[:] = [fault for fault in faults if "ERR_FAILED" not in fault]
+
+
+def test_a_run_that_the_server_knows_no_more_is_not_said_to_go_on(open_page: OpenPage, served: Served) -> None:
+    held_at_three_steps(served)
+    page = open_page(f"{served.url}/compare?ghost=max_num_seqs", ready=False)
+    expect(part(page, "a", "big-words")).to_have_text("so far")
+    served.client.post("/api/engine", json={"action": "reset", "force": True}).raise_for_status()
+    expect(part(page, "a", "error")).to_contain_text("No request has arrived yet.")
+    expect(page.locator("#verdict")).to_contain_text("Events of A are missing")
+    expect(part(page, "b", "busy")).to_be_empty()
+
+
+def test_of_a_run_whose_engine_died_nothing_is_said_or_drawn_to_have_finished(open_page: OpenPage) -> None:
+    with serving("--scripted-step-ms", "4") as mortal:
+        mortal.client.post("/prompts", data={"burst": "3", "max_tokens": "2000"}, headers=HTMX).raise_for_status()
+        until(lambda: mortal.state()["queues"]["running"], "running requests")
+        mortal.engine_process().send_signal(signal.SIGKILL)
+        until(lambda: mortal.client.get("/readyz").status_code != 200, "the engine's end")
+        page = open_page(f"{mortal.url}/compare?ghost=batching", ready=False)
+        wait_for(page, READY, timeout_s=60)
+        expect(page.locator("#verdict")).to_contain_text("Events of A are missing")
+        expect(part(page, "a", "really")).to_contain_text("how it really ran is known in part only")
+        expect(page.locator("#numbers tbody tr").nth(1)).to_contain_text("time as far as is known, s")
+        finished = page.locator("#numbers tbody tr").first.locator("td").all_text_contents()
+        assert {cell.split(" ")[0] for cell in finished if " of " in cell} == {"0"}
+        for side in "ab":
+            expect(part(page, side, "big-words")).to_have_text("as far as is known")
+            expect(part(page, side, "ended")).to_be_hidden()
+            label = page.locator(f"#side-{side} canvas")
+            expect(label).to_have_attribute("aria-label", re.compile("^Slots over time, as far as is known"))
+        for _ in range(10):
+            page.keyboard.press("Shift+ArrowRight")
+        expect(part(page, "a", "moment")).to_contain_text(re.compile(r" 0 of \d finished$"))
+
+
+def test_of_a_run_that_was_lost_its_replays_have_the_ends_that_were_heard(still: Page) -> None:
+    script = """async () => {
+      const { likeWithLike } = await import("/static/js/compare_predicted.js");
+      const { demoRun } = await import("/static/js/compare_sources.js");
+      const [twin, ghost] = await Promise.all(["continuous", "static"].map(demoRun));
+      const hello = { ...twin.hello, epoch: "e" };
+      const run = { ...twin, hello, over: false, lost: true, ends: [twin.ends[0]] };
+      for (const replay of [twin, ghost]) replay.hello = { ...replay.hello, replay_of: "e" };
+      const ended = ({ over, moments, history }) => {
+        const ends = [...history.lanes.values()].filter(({ end }) => end).length;
+        return [over, ends, moments.at(-1).finished];
+      };
+      const both = ({ a, b }) => [ended(a), ended(b)];
+      const pair = { ...ghost, twin };
+      return [[run, pair], [pair, run], [{ ...run, over: true }, pair]].map((sides) => both(likeWithLike(...sides)));
+    }"""
+    lost, other_way, over = still.evaluate(script)
+    assert lost == other_way == [[False, 1, 1]] * 2
+    assert over == [[True, 24, 24]] * 2
