@@ -9,6 +9,7 @@ import { pieces } from "./guesses.js";
 /**
  * @typedef {import("./guesses.js").Piece} Piece
  * @typedef {{text: string, length: number, guessed: number[][], lengths: number[]}} Answer
+ * @typedef {ReturnType<typeof createTexts>} Texts
  */
 
 export function createTexts() {
