@@ -106,7 +106,7 @@ function drawPicture({ side, canvas, size }, axis, palette) {
   g.fillRect(0, 0, size.width, size.height);
   g.font = palette.font;
   g.textBaseline = "middle";
-  parts.empty.hidden = run !== null;
+  parts.empty.hidden = run !== null || parts.busy.textContent !== ""; // else it would ask for what is under way
   if (run) drawRun(g, size, run, axis, palette, "");
   const ended = run ? endedWords(run, axis.unit) : "";
   if (run) canvas.setAttribute("aria-label", `Slots over ${axis.unit}, ${ended}`);

@@ -78,11 +78,13 @@ export function createTravel({ store, selection, axis, loop, plot }) {
     loop.invalidateNow();
   }
 
-  /** A request that is over, and not in the picture any more: go to its last step. @param {string} request @param {() => void} then once that is shown */
+  /** A request that is over, and not in the picture any more: go to its last step, with as much of its lane as fits. @param {string} request @param {() => void} then once that is shown */
   function seek(request, then) {
     const { engine } = store;
-    const end = engine?.history.lanes.get(request)?.end;
-    if (end && engine?.history.steps.has(end.at - 1) && end.at < axis.span(plot()).from) goTo(end.at - 1, false, then);
+    const lane = engine?.history.lanes.get(request);
+    if (!lane?.end || !engine?.history.steps.has(lane.end.at - 1) || lane.end.at >= axis.span(plot()).from) return;
+    axis.reveal(lane.arrive, plot());
+    goTo(lane.end.at - 1, false, then);
   }
 
   /** The step before or after the one shown; a request or a block that is chosen stays so. @param {number} by */

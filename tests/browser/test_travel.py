@@ -208,6 +208,10 @@ def test_a_request_that_has_left_the_picture_is_shown_where_it_ended_and_dims_no
     end = f"stepscope.lanes().find(({{ id }}) => id === '{early}').end.at"
     wait_for(page, f"stepscope.moment().column === {end} - 1")
     assert page.evaluate("stepscope.lit().blocks.length") > 0
+    whole = "getImageData(30, 0, 60, canvas.height - 40).data"  # its lane begins at the left, with what came before it
+    canvas = "const canvas = document.querySelector('#panel-timeline canvas')"
+    colours = f"(() => {{ {canvas}; return new Set(canvas.getContext('2d').{whole}).size; }})()"
+    assert page.evaluate(colours) > 4
     press(page, "l")
     assert page.evaluate("[stepscope.choice().id, stepscope.lit().any]") == [early, False]
     press(page, "Escape")
