@@ -50,10 +50,9 @@ function extendLanes(history, older, state) {
 
 /** It had ended in a gap, and now its last token has come out. @param {import("./lanes.js").Lane} lane @param {number} at */
 function endThere(lane, at) {
-  const { end } = lane;
   const stay = lane.stays.at(-1);
-  if (stay && stay.to === end?.at) stay.to = at;
-  Object.assign(/** @type {object} */ (end), { at, unheard: false });
+  if (stay && stay.to === lane.end?.at) stay.to = at;
+  if (lane.end) Object.assign(lane.end, { at, unheard: false });
 }
 
 /** @param {History} history @param {Placed[]} events */

@@ -209,7 +209,7 @@ function joinKey(history, state) {
 /** It ended in steps that this page did not hear: when exactly comes out with them (backfill.js). @param {History} history @param {import("./lanes.js").Lane} lane @param {number} at @param {RequestFacts} facts */
 function endUnheard(history, lane, at, facts) {
   endLane(history, lane, at, facts.finish_reason, facts.finish_detail);
-  Object.assign(/** @type {object} */ (lane.end), { unheard: true });
+  if (lane.end) lane.end.unheard = true;
 }
 
 // -- steps ---------------------------------------------------------------------------------------

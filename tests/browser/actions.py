@@ -27,6 +27,12 @@ ASK = """async (leftMs) => {
   }
 }"""
 
+# Plays a tab that is put behind another, or shown again.
+VISIBLE = """(visible) => {
+  Object.defineProperty(document, "hidden", { value: !visible, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
 
 def wait_for(page: Page | Frame, expression: str, timeout_s: float = 20) -> None:
     """Wait until an expression is true in the page. (Playwright's own way needs `eval`, which our CSP forbids.)

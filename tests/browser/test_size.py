@@ -14,17 +14,12 @@ from benchmarks.playing import play
 from benchmarks.synthetic import Size
 from tests.app.fakes import Running, until
 from tests.app.fakes import running as running_server
-from tests.browser.actions import frames, wait_for
+from tests.browser.actions import VISIBLE, frames, wait_for
 from tests.browser.conftest import OpenPage
 
 pytestmark = pytest.mark.browser
 
 SIZE = Size(num_blocks=6000, slots=24, token_budget=512, steps_per_s=25, prompt_tokens=(100, 900))
-
-VISIBLE = """(visible) => {
-  Object.defineProperty(document, "hidden", { value: !visible, configurable: true });
-  document.dispatchEvent(new Event("visibilitychange"));
-}"""
 
 
 @pytest.fixture(scope="module")

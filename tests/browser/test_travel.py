@@ -13,7 +13,7 @@ from playwright.sync_api import APIResponse, Page, Route, WebSocketRoute, expect
 
 from app.state import fold
 from tests.app.processes import Served, serving
-from tests.browser.actions import burst, frames, pause, quiet, run, send, settle, table, wait_for, wait_running
+from tests.browser.actions import VISIBLE, burst, frames, pause, quiet, run, send, settle, table, wait_for, wait_running
 from tests.browser.conftest import OpenPage
 
 pytestmark = pytest.mark.browser
@@ -22,11 +22,6 @@ SCRUB = """(step) => {
   const line = document.querySelector("#travel [name=moment]");
   line.value = String(step);
   line.dispatchEvent(new Event("input", { bubbles: true }));
-}"""
-
-VISIBLE = """(visible) => {
-  Object.defineProperty(document, "hidden", { value: !visible, configurable: true });
-  document.dispatchEvent(new Event("visibilitychange"));
 }"""
 
 
@@ -208,13 +203,22 @@ def test_a_request_that_has_left_the_picture_is_shown_where_it_ended_and_dims_no
     end = f"stepscope.lanes().find(({{ id }}) => id === '{early}').end.at"
     wait_for(page, f"stepscope.moment().column === {end} - 1")
     assert page.evaluate("stepscope.lit().blocks.length") > 0
-    whole = "getImageData(30, 0, 60, canvas.height - 40).data"  # its lane begins at the left, with what came before it
-    canvas = "const canvas = document.querySelector('#panel-timeline canvas')"
-    colours = f"(() => {{ {canvas}; return new Set(canvas.getContext('2d').{whole}).size; }})()"
-    assert page.evaluate(colours) > 4
     press(page, "l")
     assert page.evaluate("[stepscope.choice().id, stepscope.lit().any]") == [early, False]
     press(page, "Escape")
+
+
+def test_a_request_that_is_sought_is_shown_from_its_arrival_as_far_as_it_fits(still: Page) -> None:
+    script = """(() => {
+      const revealed = [];
+      const history = { lanes: new Map([["R1", { arrive: 10, end: { at: 51 } }]]), steps: new Map([[50, {}]]) };
+      const store = { engine: { history }, hold() {}, visit: () => true };
+      const axis = { hold() {}, reveal: (column) => revealed.push(column), span: () => ({ from: 500, to: 600 }) };
+      const travel = m.createTravel({ store, axis, selection: {}, plot: () => ({}), loop: { invalidateNow() {} } });
+      travel.seek("R1", () => revealed.push("shown"));
+      return revealed;
+    })()"""
+    assert call(still, "travel", script) == [10, 50, "shown"]
 
 
 def test_one_choice_after_another_is_gone_to_and_clearing_the_last_goes_live_again(page: Page) -> None:
